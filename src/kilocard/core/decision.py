@@ -1,0 +1,13 @@
+"""Why a request went where it went."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Decision(NamedTuple):
+    """`target` is a replica id; `reason` is never empty; `score` is the policy's own figure, lower is better."""
+
+    target: str
+    reason: str
+    score: float

@@ -1,0 +1,130 @@
+"""The one error tree.
+
+    KilocardError                      500  exit 1
+    ├── SpecError                      400  exit 2   the cluster file is wrong
+    ├── UsageError                     400  exit 2   the command line is wrong
+    ├── ClientError                    400  exit 1   "they" (the client) broke it
+    │   ├── NotFound                   404
+    │   ├── MethodNotAllowed           405
+    │   ├── BodyTooLarge               413
+    │   ├── HeaderTooLarge             431
+    │   └── RequestTimeout             408   the client took too long to send its request
+    ├── CapacityError                  503  exit 1   "we" have no room now; always with Retry-After
+    ├── UpstreamError                  502  exit 1   a replica broke it
+    │   └── UpstreamTimeout            504
+    ├── EngineError                    500  exit 1   an engine can't be started or understood
+    └── BackendError                   500  exit 1   processes, ports, GPUs
+        └── GpuShortage                500
+
+Each class maps to one HTTP status and one exit code. `code` is the machine-readable reason that clients and
+metrics see; it is a closed set per class, never text from a client.
+"""
+
+from __future__ import annotations
+
+
+class KilocardError(Exception):
+    """Base of all errors that kilocard raises on purpose. `str(error)` is fit for the user's eyes."""
+
+    http_status: int = 500
+    exit_code: int = 1
+    #: OpenAI's `error.type`
+    kind: str = "internal_error"
+    #: OpenAI's `error.code`: the reason, from a closed list
+    default_code: str = "internal_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.param = param
+        #: seconds until it is worth asking again, or None
+        self.retry_after = retry_after
+
+
+class SpecError(KilocardError):
+    """The cluster file can't be used. `str()` lists every problem, one a line."""
+
+    http_status = 400
+    exit_code = 2
+    kind = default_code = "invalid_cluster_file"
+
+
+class UsageError(KilocardError):
+    """The command line asks for something that makes no sense."""
+
+    http_status = 400
+    exit_code = 2
+    kind = default_code = "usage_error"
+
+
+class ClientError(KilocardError):
+    http_status = 400
+    kind = "invalid_request_error"
+    default_code = "invalid_request"
+
+
+class NotFound(ClientError):
+    http_status = 404
+    default_code = "not_found"
+
+
+class MethodNotAllowed(ClientError):
+    http_status = 405
+    default_code = "method_not_allowed"
+
+
+class RequestTimeout(ClientError):
+    http_status = 408
+    default_code = "request_timeout"
+
+
+class BodyTooLarge(ClientError):
+    http_status = 413
+    default_code = "body_too_large"
+
+
+class HeaderTooLarge(ClientError):
+    http_status = 431
+    default_code = "headers_too_large"
+
+
+class CapacityError(KilocardError):
+    """Our capacity, not the client's fault: 503 with Retry-After (429 is kept for the client's own limit)."""
+
+    http_status = 503
+    kind = "capacity_error"
+    default_code = "no_capacity"
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: float = 1.0) -> None:
+        super().__init__(message, code=code, retry_after=retry_after)
+
+
+class UpstreamError(KilocardError):
+    http_status = 502
+    kind = "upstream_error"
+    default_code = "upstream_failed"
+
+
+class UpstreamTimeout(UpstreamError):
+    http_status = 504
+    default_code = "upstream_timeout"
+
+
+class EngineError(KilocardError):
+    kind = default_code = "engine_error"
+
+
+class BackendError(KilocardError):
+    kind = default_code = "backend_error"
+
+
+class GpuShortage(BackendError):
+    default_code = "gpu_shortage"

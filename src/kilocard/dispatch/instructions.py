@@ -1,0 +1,47 @@
+"""What the dispatcher wants done. The driver performs them in order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kilocard.core.decision import Decision
+from kilocard.core.errors import KilocardError
+
+
+class Send(NamedTuple):
+    """Send the request to this replica. `attempt` starts at 1."""
+
+    request: int
+    attempt: int
+    replica: str
+    pool: str
+    decision: Decision
+
+
+class Hold(NamedTuple):
+    """The request waits in the gateway; a Send or a Refuse follows in answer to a later event."""
+
+    request: int
+    reason: str
+
+
+class Refuse(NamedTuple):
+    """The request ends here with this error. The dispatcher has already forgotten it."""
+
+    request: int
+    error: KilocardError
+
+
+class Probe(NamedTuple):
+    """Ask this ejected replica whether it serves again; report with Probed."""
+
+    replica: str
+
+
+class Drained(NamedTuple):
+    """The draining replica has no request left: it may be stopped."""
+
+    replica: str
+
+
+Instruction = Send | Hold | Refuse | Probe | Drained

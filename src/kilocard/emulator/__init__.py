@@ -1,0 +1,1 @@
+"""A vLLM-compatible server whose timing comes from sim.engine on the wall clock, with fault injection."""

@@ -1,0 +1,1 @@
+"""Exposition text in (a page becomes a LoadSample), names of what we export out. Pure."""

@@ -1,0 +1,1 @@
+"""Speed and memory arithmetic: what a step costs, what fits. Pure."""

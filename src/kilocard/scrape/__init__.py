@@ -1,0 +1,1 @@
+"""Which replicas exist (discovery) and what their metrics pages say (poller). Reports; never decides."""

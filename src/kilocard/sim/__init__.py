@@ -1,0 +1,1 @@
+"""Models of engines and clusters on virtual time. Pure."""

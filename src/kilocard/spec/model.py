@@ -1,0 +1,218 @@
+"""The cluster file as frozen types. Every key has a safe default; the parser fills these from YAML.
+
+Durations are seconds, sizes bytes, unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Four time-outs, kept apart because they mean different faults."""
+
+    connect: float = 2.0
+    #: first token: base + per_prompt_token × prompt tokens
+    first_token: float = 120.0
+    first_token_per_prompt_token: float = 0.002
+    #: between two pieces of one response
+    idle: float = 60.0
+    total: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what a client may make the gateway hold in memory."""
+
+    body: int = 32 * 1024 * 1024
+    header: int = 64 * 1024
+    #: all request bodies and response buffers of the gateway together
+    buffered: int = 1024 * 1024 * 1024
+    connections: int = 20_000
+    #: a client has this long to send a whole request head or to go on with its body
+    client_idle: float = 30.0
+    #: how long an idle client connection is kept (more than the usual load balancer's 60 s)
+    keep_alive: float = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySpec:
+    listen: str = "127.0.0.1:8000"
+    admin: str = "127.0.0.1:8001"
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    #: seconds between two scrapes of one replica
+    scrape_interval: float = 1.0
+    #: after SIGTERM: keep accepting this long with /readyz failing, so that balancers notice
+    shutdown_delay: float = 0.0
+    #: then running requests have this long to finish
+    drain: float = 120.0
+    #: SSE comment to the client after this long without a byte while a stream waits; 0 = never
+    keep_alive_comment: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OverheatSpec:
+    """过热熔断: take a replica out of routing while its own queue or KV cache is full (with hysteresis)."""
+
+    waiting: float = 8.0
+    kv_usage: float = 0.95
+    #: back in when waiting ≤ this share of `waiting` and KV usage ≤ `kv_recover`
+    recover: float = 0.5
+    kv_recover: float = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class EjectSpec:
+    """Take a failing replica out."""
+
+    consecutive: int = 3
+    #: or this share of failures over the last `window` seconds, with at least `minimum` requests
+    error_share: float = 0.5
+    window: float = 30.0
+    minimum: int = 10
+    backoff: float = 2.0
+    backoff_max: float = 60.0
+    #: never eject more than this share of a pool (at least one replica stays in)
+    max_share: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSpec:
+    """The hold queue of one model."""
+
+    max: int = 1000
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySpec:
+    #: attempts in all, on different replicas, before the first content byte
+    attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A public model name and the pools behind it, by weight."""
+
+    name: str
+    pools: Mapping[str, int]
+    policy: str = "queue_depth"
+    overheat: OverheatSpec = OverheatSpec()
+    eject: EjectSpec = EjectSpec()
+    hold: HoldSpec = HoldSpec()
+    retry: RetrySpec = RetrySpec()
+    #: a new replica's share of traffic rises over this long
+    slow_start: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    type: str | None = None
+    tensor: int = 1
+    pipeline: int = 1
+
+    @property
+    def per_replica(self) -> int:
+        """GPUs that one replica takes (0 only for engines that need none, see PoolSpec.gpu_count)."""
+        return self.tensor * self.pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRange:
+    min: int = 1
+    max: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleStep:
+    threshold: float
+    for_seconds: float
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSpec:
+    signal: str = "waiting"
+    up: ScaleStep = ScaleStep(20.0, 30.0)
+    down: ScaleStep = ScaleStep(5.0, 300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSpec:
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSpec:
+    grace: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class StartSpec:
+    """How long a replica may take to become ready, and when a restart loop is called a crash loop."""
+
+    timeout: float = 1800.0
+    crash_loop: int = 5
+    backoff: float = 1.0
+    backoff_max: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """Identical replicas: one engine, one model source, one set of arguments."""
+
+    name: str
+    engine: str
+    #: model source for the engine: hub name, folder or file
+    model: str | None = None
+    args: Mapping[str, Scalar | tuple[Scalar, ...]] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: program to start instead of the engine's own name, e.g. a path in another virtual environment
+    command: tuple[str, ...] = ()
+    version: str | None = None
+    #: None: the engine's default (one GPU for GPU engines, none for llamacpp, emulated, …)
+    gpus: GpuSpec | None = None
+    replicas: ReplicaRange = ReplicaRange()
+    #: replicas that exist already; the pool is then never started by us
+    endpoints: tuple[str, ...] = ()
+    #: host:port whose DNS name gives the replicas' addresses
+    dns: str | None = None
+    #: name that the engine itself knows the model by, where it differs from the public one
+    served_model_name: str | None = None
+    #: most requests that the gateway lets one replica have at once; None: no bound of our own
+    max_in_flight: int | None = None
+    scaling: ScalingSpec | None = None
+    placement: PlacementSpec = PlacementSpec()
+    drain: DrainSpec = DrainSpec()
+    start: StartSpec = StartSpec()
+    #: emulated engine only: name or path of a speed profile
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSpec:
+    name: str
+    keys: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    limits: TenantLimits = TenantLimits()
+    priority: str = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    gateway: GatewaySpec = GatewaySpec()
+    models: Mapping[str, ModelSpec] = field(default_factory=dict)
+    pools: Mapping[str, PoolSpec] = field(default_factory=dict)
+    tenants: Mapping[str, TenantSpec] = field(default_factory=dict)
