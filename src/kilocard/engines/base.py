@@ -36,6 +36,8 @@ class Launch:
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    #: Python module that takes the same flags; run with our own interpreter where argv[0] is not on PATH
+    fallback_module: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
