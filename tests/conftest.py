@@ -1,0 +1,149 @@
+"""Rules for every suite, and the real parts that some of them need.
+
+- A unit test has 2 s (`pytest.mark.timeout` on a test says otherwise, with a reason beside it).
+- Under CI (the environment has CI=true) a skipped test is a failed test: a suite must not vanish because a part
+  is missing. A test that may skip there is marked `may_skip` with the reason.
+- The package under test is the one in src/: an installed copy that differs stops the run.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).parent.parent
+UNIT_TIMEOUT = 2.0
+
+# Time limits are pytest-timeout's: a per-example deadline only adds noise on a busy machine. In CI the same
+# examples every time, so that a red run can be repeated.
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+hypothesis.settings.load_profile("ci" if in_ci() else "here")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "may_skip(reason): a skip of this test is fine even in CI")
+
+
+def pytest_report_header() -> str:
+    return f"kilocard under test: {_package_under_test()}{', CI rules: a skip is a failure' if in_ci() else ''}"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    package = _package_under_test()
+    source = ROOT / "src" / "kilocard"
+    if package.resolve() == source.resolve():
+        return
+    stale = sorted(_differences(source, package))
+    if stale:
+        pytest.exit(
+            f"the installed kilocard ({package}) is not what is in src/: {', '.join(stale[:5])}"
+            f"{' …' if len(stale) > 5 else ''}\nInstall it again: pip install '.[test]' (or once: pip install -e '.[test]')",
+            returncode=4,
+        )
+
+
+def _package_under_test() -> Path:
+    spec = importlib.util.find_spec("kilocard")
+    if spec is None or spec.origin is None:
+        pytest.exit("kilocard is not installed in this environment: pip install '.[test]'", returncode=4)
+    return Path(spec.origin).parent
+
+
+def _differences(source: Path, package: Path) -> Iterator[str]:
+    """Files of `source` that `package` lacks or has otherwise, and Python files that only `package` has."""
+    names = {path.relative_to(source) for path in source.rglob("*") if _counts(path)}
+    for name in names:
+        copy = package / name
+        if not copy.exists() or not filecmp.cmp(source / name, copy, shallow=False):
+            yield name.as_posix()
+    for path in package.rglob("*.py"):
+        if path.relative_to(package) not in names:
+            yield f"{path.relative_to(package).as_posix()} (gone from src/)"
+
+
+def _counts(path: Path) -> bool:
+    return path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    unit = ROOT / "tests" / "unit"
+    for item in items:
+        if item.path.is_relative_to(unit) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(UNIT_TIMEOUT))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[None]:  # the wrapper's result goes back through StopIteration
+    report = yield
+    if in_ci() and report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("may_skip") is None:
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and in CI a missing part is a failure: {_reason(report)}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    if in_ci() and report.outcome == "skipped":
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{collector.nodeid} was skipped whole, and in CI a missing part is a failure: {_reason(report)}"
+        )
+    return report
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def part_missing(reason: str) -> NoReturn:
+    """Skip here, fail in CI. The reason says what to run to get the part."""
+    if in_ci():
+        pytest.fail(f"in CI a missing part is a failure: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@dataclass(frozen=True)
+class VllmCpu:
+    """What scripts/build-vllm-cpu built."""
+
+    vllm: Path
+    transformers: Path
+    #: folder with SmolLM2-135M-Instruct in bfloat16
+    model: Path
+    #: the same model for llama.cpp
+    gguf: Path
+
+
+@pytest.fixture(scope="session")
+def vllm_cpu() -> VllmCpu:
+    """vLLM for the CPU, `transformers serve` and a small real model; skips (in CI: fails) where they are not built."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "build-vllm-cpu"), "--paths"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    if done.returncode != 0:
+        part_missing(done.stderr.strip() or "scripts/build-vllm-cpu --paths failed")
+    at = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    return VllmCpu(Path(at["VLLM"]), Path(at["TRANSFORMERS"]), Path(at["MODEL"]), Path(at["GGUF"]))
