@@ -28,6 +28,8 @@ class Capabilities:
     needs_gpu: bool
     #: `kilocard up` can start it
     launchable: bool
+    #: a pool without `model` gets the small model that `kilocard model fetch` fetches (a GGUF file)
+    default_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
