@@ -1,0 +1,312 @@
+"""The data plane: who is connected, what is under way, where replicas are; the driver of the dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kilocard.core.errors import ClientError, KilocardError, MethodNotAllowed, NotFound, UpstreamError
+from kilocard.core.load import LoadSample
+from kilocard.core.replica import Change, Endpoint, Found, Leaving
+from kilocard.dispatch.dispatcher import Dispatcher
+from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
+from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
+from kilocard.engines.base import Engine
+from kilocard.engines.registry import engine as engine_named
+from kilocard.gateway.exchange import Exchange
+from kilocard.gateway.request import Inbound
+from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
+from kilocard.gateway.telemetry import Telemetry
+from kilocard.gateway.upstream import ReplicaConnections
+from kilocard.net.client import fetch
+from kilocard.scrape.poller import Poller
+from kilocard.scrape.status import ScrapeStatus
+from kilocard.spec.model import ClusterSpec, PoolSpec
+from kilocard.wire.failure import error_body
+
+if TYPE_CHECKING:
+    from kilocard.gateway.downstream import Arrival, ClientConnection
+
+#: the dispatcher's and the time-outs' clock tick, in seconds
+TICK = 0.1
+PROBE_TIMEOUT = 5.0
+_JSON = b"content-type: application/json\r\n"
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Target:
+    """What it takes to send a request to one replica."""
+
+    endpoint: Endpoint
+    connections: ReplicaConnections
+    #: public model name → the engine's name for it, where they differ
+    model_names: Mapping[str, str]
+    stream_usage: bool
+    readiness_path: str
+
+
+class Plane:
+    """All state of one gateway process. Everything here runs on the event loop's thread."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        dispatcher: Dispatcher,
+        poller: Poller,
+        telemetry: Telemetry,
+        clock: Callable[[], float],
+    ) -> None:
+        self.spec = spec
+        self.clock = clock
+        self.timeouts = spec.gateway.timeouts
+        self.limits = spec.gateway.limits
+        self.keep_alive_comment = spec.gateway.keep_alive_comment
+        self.telemetry = telemetry
+        self.dispatcher = dispatcher
+        self.draining = False
+        #: bytes of request bodies in memory now
+        self.buffered = 0
+        self.connections: set[ClientConnection] = set()
+        self.exchanges: dict[int, Exchange] = {}
+        self.targets: dict[str, Target] = {}
+        #: who wants to know that a draining replica has no request left
+        self.on_drained: Callable[[str], None] = lambda replica: None
+        self.started_at = clock()
+        #: scrapes that gave nothing, by pool
+        self.scrape_failures: dict[str, int] = dict.fromkeys(spec.pools, 0)
+        self._poller = poller
+        self._probes: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+        self._id_prefix = secrets.token_hex(6)
+        self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
+        self._tick_task: asyncio.Task[None] | None = None
+
+    # -- life
+
+    def start(self) -> None:
+        self._tick_task = asyncio.get_running_loop().create_task(self._tick())
+
+    async def close(self) -> None:
+        """Cut everything that is left."""
+        tasks = [*self._probes, *([self._tick_task] if self._tick_task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for exchange in list(self.exchanges.values()):
+            exchange.shut_down()
+        for connection in list(self.connections):
+            connection.transport.close()
+        for target in self.targets.values():
+            target.connections.close()
+
+    def close_idle(self) -> None:
+        """Clients that wait for nothing need not wait for the end of the drain."""
+        for connection in list(self.connections):
+            connection.check(self.clock())
+
+    async def _tick(self) -> None:
+        second = 0
+        while True:
+            await asyncio.sleep(TICK)
+            now = self.clock()
+            self.tell(Tick(now))
+            for exchange in list(self.exchanges.values()):
+                exchange.check(now)
+            second = (second + 1) % 10
+            if second == 0:
+                for connection in list(self.connections):
+                    connection.check(now)
+                for target in self.targets.values():
+                    target.connections.prune(now)
+
+    # -- replicas
+
+    def apply(self, change: Change) -> None:
+        """News from discovery or a backend. Repeated news is harmless."""
+        now = self.clock()
+        if isinstance(change, Found):
+            self._found(change.endpoint, now)
+        elif isinstance(change, Leaving):
+            self.tell(ReplicaDraining(now, change.replica))
+        else:
+            self._lost(change.replica, now)
+
+    def _found(self, endpoint: Endpoint, now: float) -> None:
+        known = self.targets.get(endpoint.replica)
+        if known is not None and known.endpoint != endpoint:
+            self._lost(endpoint.replica, now)  # it moved: nothing of the old address may stay
+            known = None
+        if known is None:
+            pool = self.spec.pools[endpoint.pool]
+            engine = engine_named(pool.engine)
+            self.targets[endpoint.replica] = Target(
+                endpoint,
+                ReplicaConnections(endpoint.url, self.clock),
+                self._model_names(engine, pool),
+                engine.capabilities.stream_usage,
+                engine.readiness_path(pool),
+            )
+            self._poller.add(endpoint.replica, endpoint.url, engine.metrics_pages(pool))
+        self.tell(ReplicaUp(now, endpoint.replica, endpoint.pool))
+
+    def _model_names(self, engine: Engine, pool: PoolSpec) -> dict[str, str]:
+        names = {}
+        for model in self.spec.models.values():
+            if pool.name in model.pools:
+                upstream = engine.upstream_model(pool, model.name)
+                if upstream != model.name:
+                    names[model.name] = upstream
+        return names
+
+    def _lost(self, replica: str, now: float) -> None:
+        target = self.targets.pop(replica, None)
+        if target is not None:
+            self._poller.remove(replica)
+            target.connections.close()
+        self.tell(ReplicaGone(now, replica))
+
+    def on_sample(self, replica: str, sample: LoadSample | None) -> None:
+        """The poller's report."""
+        if sample is None:
+            target = self.targets.get(replica)
+            if target is not None:
+                self.scrape_failures[target.endpoint.pool] += 1
+        self.tell(Scraped(self.clock(), replica, sample))
+
+    def scrape_status(self, replica: str) -> ScrapeStatus | None:
+        return self._poller.status(replica)
+
+    # -- the dispatcher's driver
+
+    def tell(self, event: Event) -> None:
+        instructions = self.dispatcher.handle(event)
+        if instructions:
+            self._perform(instructions)
+
+    def _perform(self, instructions: list[Instruction] | tuple[Instruction, ...]) -> None:
+        for instruction in instructions:
+            if type(instruction) is Send:
+                exchange = self.exchanges[instruction.request]
+                exchange.dispatch(instruction, self.targets[instruction.replica], self.clock())
+            elif type(instruction) is Refuse:
+                refused = self.exchanges.get(instruction.request)
+                if refused is not None:
+                    refused.refuse(instruction.error)
+            elif type(instruction) is Probe:
+                task = asyncio.get_running_loop().create_task(self._probe(instruction.replica))
+                self._probes.add(task)
+                task.add_done_callback(self._probes.discard)
+            elif type(instruction) is Drained:
+                self.on_drained(instruction.replica)
+            else:
+                assert type(instruction) is Hold  # the exchange is in that state already
+
+    async def _probe(self, replica: str) -> None:
+        target = self.targets.get(replica)
+        ok = False
+        if target is not None:
+            try:
+                answer = await fetch(target.endpoint.url + target.readiness_path, timeout=PROBE_TIMEOUT)
+                ok = answer.status == 200
+            except UpstreamError:
+                ok = False
+        self.tell(Probed(self.clock(), replica, ok))
+
+    # -- clients
+
+    def connected(self, connection: ClientConnection) -> bool:
+        """False where there are too many already."""
+        self.connections.add(connection)
+        return len(self.connections) <= self.limits.connections
+
+    def disconnected(self, connection: ClientConnection) -> None:
+        self.connections.discard(connection)
+
+    def new_request_id(self) -> bytes:
+        return f"req-{self._id_prefix}-{next(self._numbers):x}".encode()
+
+    def upstream_id(self, number: int, attempt: int) -> bytes:
+        """Unique in every engine's life: engines abort the wrong request when two share an id."""
+        return f"kc-{self._id_prefix}-{number:x}-{attempt}".encode()
+
+    def serve(self, client: ClientConnection, arrival: Arrival) -> None:
+        """One request. Every path ends in a response or an exchange that will give one."""
+        route = INFERENCE.get(arrival.path)
+        if route is None or arrival.method != b"POST":
+            self.buffered -= len(arrival.body)
+            self._serve_other(client, arrival)
+            return
+        try:
+            inbound = Inbound(route, arrival.query, arrival.head, arrival.body)
+            if inbound.named is None:
+                if self._only_model is None:
+                    raise ClientError(
+                        "The request names no model. Put one of GET /v1/models in 'model'.",
+                        code="model_required",
+                        param="model",
+                    )
+                inbound.model = self._only_model
+        except KilocardError as error:
+            self.buffered -= len(arrival.body)
+            client.write_error(error, error_body(error, anthropic=route.anthropic))
+            self.telemetry.bad_request(error)
+            client.next_request()
+            return
+        now = self.clock()
+        exchange = Exchange(self, client, inbound, next(self._numbers), now)
+        self.exchanges[exchange.id] = exchange
+        client.exchange_started(exchange)
+        self.tell(
+            Arrived(now, exchange.id, inbound.model, inbound.prompt_tokens, inbound.output_tokens, exchange.deadline)
+        )
+
+    def ended(self, exchange: Exchange, outcome: str) -> None:
+        """The exchange's last word: give back what it held, count it."""
+        del self.exchanges[exchange.id]
+        self.buffered -= len(exchange.inbound.body)
+        self.telemetry.ended(exchange, outcome, self.clock())
+
+    # -- what the gateway answers itself
+
+    @property
+    def ready(self) -> bool:
+        """Some replica can serve, and the gateway is not on its way out."""
+        return not self.draining and self.dispatcher.any_available()
+
+    def _serve_other(self, client: ClientConnection, arrival: Arrival) -> None:
+        path, get = arrival.path, arrival.method in (b"GET", b"HEAD")
+        try:
+            if path in INFERENCE:
+                raise MethodNotAllowed(f"{path.decode()} takes POST.")
+            if path == MODELS and get:
+                body = _encode({"object": "list", "data": [self._model(name) for name in self.spec.models]})
+            elif path.startswith(MODELS + b"/") and get:
+                name = path[len(MODELS) + 1 :].decode("utf-8", "replace")
+                if name not in self.spec.models:
+                    raise NotFound(f"There is no model {name!r} here.", code="model_not_found", param="model")
+                body = _encode(self._model(name))
+            elif path in HEALTH and get:
+                body = b'{"status":"ok"}'
+            elif path == READY and get:
+                status = 200 if self.ready else 503
+                client.write_answer(status, _JSON, b'{"ready":%b}' % (b"true" if self.ready else b"false"))
+                client.next_request()
+                return
+            else:
+                raise NotFound("There is nothing at this path. Inference routes start with /v1/.", code="unknown_path")
+        except KilocardError as error:
+            client.write_error(error, error_body(error))
+            self.telemetry.bad_request(error)
+        else:
+            client.write_answer(200, _JSON, b"" if arrival.method == b"HEAD" else body)
+        client.next_request()
+
+    def _model(self, name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": 0, "owned_by": "kilocard"}

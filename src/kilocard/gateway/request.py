@@ -1,0 +1,89 @@
+"""A client's request as the gateway sees it, and as each replica shall get it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kilocard.core.errors import ClientError
+from kilocard.gateway.heads import RequestHead
+from kilocard.gateway.routes import Route
+from kilocard.wire import edit, multipart, tokens
+from kilocard.wire.peek import peek
+
+if TYPE_CHECKING:
+    from kilocard.gateway.plane import Target
+
+
+class Inbound:
+    """One inference request, read but not yet sent anywhere."""
+
+    __slots__ = (
+        "_field",
+        "_has_options",
+        "_wants_usage",
+        "body",
+        "head",
+        "hide_usage",
+        "model",
+        "named",
+        "output_tokens",
+        "prompt_tokens",
+        "query",
+        "route",
+        "stream",
+    )
+
+    def __init__(self, route: Route, query: bytes, head: RequestHead, body: bytes) -> None:
+        """Raises ClientError where the body can't be read."""
+        self.route = route
+        self.query = query
+        self.head = head
+        self.body = body
+        #: a usage chunk in the stream is there only because we asked for it
+        self.hide_usage = False
+        self._field: multipart.Field | None = None
+        self._wants_usage = self._has_options = self.stream = False
+        self.output_tokens = tokens.DEFAULT_OUTPUT_TOKENS
+        self.prompt_tokens = tokens.prompt_tokens(len(body))
+        model: str | None
+        if route.multipart:
+            model = self._read_form()
+        else:
+            seen = peek(body)
+            model, self.stream, self.output_tokens, self._wants_usage, self._has_options = seen
+        #: the model that was asked for by name; None: the client left it out
+        self.named = model
+        self.model = model or ""
+
+    def _read_form(self) -> str | None:
+        if not self.head.content_type.lower().startswith(b"multipart/form-data"):
+            raise ClientError(f"{self.route.path} takes multipart/form-data.", code="unsupported_content_type")
+        mark = multipart.boundary(self.head.content_type)
+        flag = multipart.find(self.body, mark, b"stream")
+        self.stream = flag is not None and flag.value.strip().lower() == b"true"
+        self._field = multipart.find(self.body, mark, b"model")
+        return None if self._field is None else self._field.value.decode("utf-8", "replace")
+
+    def for_replica(self, target: Target, upstream_id: bytes) -> tuple[bytes, bytes]:
+        """Head and body for one replica: its name for the model, usage asked for, our own request id."""
+        body = self.body
+        name = target.model_names.get(self.model, self.model)
+        if name != self.named:
+            if self._field is not None:
+                body = body[: self._field.start] + name.encode() + body[self._field.end :]
+            elif not self.route.multipart:
+                body = edit.edit(body, {"model": name})
+        self.hide_usage = False
+        if self.stream and self.route.usage_option and not self._wants_usage and target.stream_usage:
+            asked = edit.with_usage(body, self._has_options)
+            self.hide_usage = asked is not body
+            body = asked
+        head = b"POST %b%b HTTP/1.1\r\nhost: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+            self.route.path.encode(),
+            self.query,
+            target.connections.host_header,
+            self.head.forward,
+            upstream_id,
+            len(body),
+        )
+        return head, body

@@ -1,0 +1,43 @@
+"""The paths that the gateway serves, and how each carries its model name.
+
+A closed table: what is not in it is 404, and only what is in it may become a metrics label.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Route(NamedTuple):
+    path: str
+    #: the body is multipart/form-data rather than JSON
+    multipart: bool = False
+    #: stream_options.include_usage exists here
+    usage_option: bool = False
+    #: errors in Anthropic's shape
+    anthropic: bool = False
+
+
+def _table() -> dict[bytes, Route]:
+    plain = (
+        "/v1/embeddings /v1/responses /v1/rerank /v2/rerank /rerank /v1/score /score /v1/moderations"
+        " /v1/audio/speech /v1/images/generations /tokenize /detokenize /v1/tokenize /v1/detokenize /pooling"
+        " /classify /v1/classify /v1/pooling"
+    )
+    routes = [Route(path) for path in plain.split()]
+    routes += [Route(path, usage_option=True) for path in ("/v1/chat/completions", "/v1/completions")]
+    routes += [Route(path, anthropic=True) for path in ("/v1/messages", "/v1/messages/count_tokens")]
+    routes += [
+        Route(path, multipart=True)
+        for path in ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/images/edits")
+    ]
+    return {route.path.encode(): route for route in routes}
+
+
+#: POST routes that go to a replica, by path
+INFERENCE = _table()
+
+#: GET paths that the gateway answers itself
+MODELS = b"/v1/models"
+HEALTH = frozenset({b"/health", b"/healthz", b"/ping"})
+READY = b"/readyz"

@@ -1,0 +1,117 @@
+"""A gateway from start to end: listeners, poller, discovery, and a stop that drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kilocard.core.errors import BackendError
+from kilocard.core.replica import Change
+from kilocard.dispatch.dispatcher import Dispatcher, PoolFacts
+from kilocard.engines.registry import engine
+from kilocard.gateway.admin import Admin
+from kilocard.gateway.downstream import ClientConnection
+from kilocard.gateway.plane import Plane
+from kilocard.gateway.state import FleetMeters
+from kilocard.gateway.telemetry import Telemetry
+from kilocard.net.server import Server
+from kilocard.scrape.poller import Poller
+from kilocard.scrape.source import Source
+from kilocard.spec.model import ClusterSpec
+from kilocard.spec.units import listen_address
+
+log = logging.getLogger("kilocard.gateway")
+
+
+class Gateway:
+    """One gateway process.
+
+    `sources` report where replicas are; a backend may call `apply` itself. `describe` gives what a backend knows of
+    its replicas for /state. Ports may be 0: `port` and `admin_port` say what was got.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        *,
+        sources: Sequence[Source] = (),
+        describe: Callable[[], dict[str, dict[str, Any]]] = dict,
+        rng: random.Random | None = None,
+    ) -> None:
+        rng = rng or random.Random()  # noqa: S311  # balancing load is no secret
+        loop = asyncio.get_running_loop()
+        facts = {
+            pool.name: PoolFacts(max_running=engine(pool.engine).max_running(pool), max_in_flight=pool.max_in_flight)
+            for pool in spec.pools.values()
+        }
+        dispatcher = Dispatcher(spec.models, facts, rng)
+        self._poller = Poller(self._on_sample, interval=spec.gateway.scrape_interval, rng=rng, now=loop.time)
+        self.spec = spec
+        self.plane = Plane(spec, dispatcher, self._poller, Telemetry(list(spec.models)), loop.time)
+        FleetMeters(self.plane, self.plane.telemetry.registry)
+        self.port = 0
+        self.admin_port = 0
+        self._sources = sources
+        self._listener: asyncio.Server | None = None
+        self._admin = Server(Admin(self.plane, describe), idle_timeout=30.0)
+
+    def _on_sample(self, *args: Any) -> None:
+        self.plane.on_sample(*args)
+
+    def apply(self, change: Change) -> None:
+        """News of a replica."""
+        self.plane.apply(change)
+
+    async def start(self) -> None:
+        """Listen and begin. Raises BackendError where an address can't be had (nothing is left open then)."""
+        loop = asyncio.get_running_loop()
+        host, port = listen_address(self.spec.gateway.listen)
+        try:
+            self._listener = await loop.create_server(
+                lambda: ClientConnection(self.plane), host, port, backlog=4096, reuse_address=True
+            )
+        except OSError as error:
+            raise BackendError(
+                f"can't listen on {host}:{port}: {error.strerror or error}. Is another gateway running? "
+                "Choose another address with gateway.listen or --port.",
+                code="address_in_use",
+            ) from error
+        self.port = self._listener.sockets[0].getsockname()[1]
+        try:
+            admin_host, admin_port = listen_address(self.spec.gateway.admin)
+            self.admin_port = await self._admin.start(admin_host, admin_port)
+        except BackendError:
+            self._listener.close()
+            raise
+        self.plane.start()
+        self._poller.start()
+        for source in self._sources:
+            await source.start(self.apply)
+
+    async def stop(self) -> None:
+        """Fail readiness, keep serving for shutdown_delay, refuse new connections, let requests finish, end."""
+        plane, gateway = self.plane, self.spec.gateway
+        plane.draining = True
+        if gateway.shutdown_delay and plane.exchanges:
+            await asyncio.sleep(gateway.shutdown_delay)
+        if self._listener is not None:
+            self._listener.close()
+        plane.close_idle()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + gateway.drain
+        told = 0.0
+        while plane.exchanges and loop.time() < end:
+            if loop.time() - told > 5.0:
+                told = loop.time()
+                log.info("draining: %d request(s) still running", len(plane.exchanges))
+            await asyncio.sleep(0.05)
+        if plane.exchanges:
+            log.warning("%d request(s) did not finish within %g s and are ended", len(plane.exchanges), gateway.drain)
+        for source in self._sources:
+            await source.close()
+        await self._poller.close()
+        await plane.close()
+        await self._admin.close(grace=1.0)

@@ -1,0 +1,113 @@
+"""GET /state and the per-replica gauges: the whole fleet as plain data, made when somebody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kilocard import __version__
+from kilocard.metrics import names
+from kilocard.metrics.render import Registry
+
+if TYPE_CHECKING:
+    from kilocard.gateway.plane import Plane
+
+
+def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The JSON of `kilocard status`. `describe` adds what a backend knows of replicas, ready or not, by id."""
+    snapshot = plane.dispatcher.snapshot(now)
+    replicas = []
+    seen = set()
+    for view in snapshot.replicas:
+        target = plane.targets.get(view.id)
+        row: dict[str, Any] = {**describe.get(view.id, {})}
+        row.update(
+            id=view.id,
+            pool=view.pool,
+            state=view.state,
+            url=target.endpoint.url if target is not None else None,
+            running=view.running,
+            waiting=view.waiting,
+            kv_usage=view.kv_usage,
+            in_flight=view.in_flight,
+            age_s=view.age_s,
+            reason=view.reason,
+        )
+        scrape = plane.scrape_status(view.id)
+        if scrape is not None and scrape.error is not None:
+            row["scrape_error"] = scrape.error
+        replicas.append(row)
+        seen.add(view.id)
+    for replica, row in describe.items():
+        if replica not in seen:
+            replicas.append(_UNKNOWN | row | {"id": replica})
+    return {
+        "gateway": {
+            "version": __version__,
+            "ready": plane.ready,
+            "draining": plane.draining,
+            "connections": len(plane.connections),
+            "in_flight": len(plane.exchanges),
+            "held": sum(model.held for model in snapshot.models),
+            "buffered_bytes": plane.buffered,
+            "uptime_s": round(now - plane.started_at, 3),
+        },
+        "models": [
+            {"id": model.name, "policy": model.policy, "pools": dict(model.pools), "held": model.held}
+            for model in snapshot.models
+        ],
+        "pools": [
+            {"id": pool.name, "engine": pool.engine, "model": pool.model} for pool in plane.spec.pools.values()
+        ],
+        "replicas": replicas,
+    }
+
+
+_UNKNOWN: dict[str, Any] = {
+    "url": None,
+    "running": None,
+    "waiting": None,
+    "kv_usage": None,
+    "in_flight": 0,
+    "age_s": None,
+    "reason": "",
+}
+
+
+class FleetMeters:
+    """Gauges and counters that are cheaper to read when the page is asked for than to keep up to date."""
+
+    def __init__(self, plane: Plane, registry: Registry) -> None:
+        self._plane = plane
+        self._replica = {
+            "in_flight": registry.gauge(names.REPLICA_IN_FLIGHT),
+            "running": registry.gauge(names.REPLICA_RUNNING),
+            "waiting": registry.gauge(names.REPLICA_WAITING),
+            "kv_usage": registry.gauge(names.REPLICA_KV_USAGE),
+            "age_s": registry.gauge(names.REPLICA_SAMPLE_AGE),
+        }
+        self._states = registry.gauge(names.REPLICA_STATE)
+        self._held = registry.gauge(names.HELD_REQUESTS)
+        self._decisions = registry.counter(names.DECISIONS)
+        self._connections = registry.gauge(names.OPEN_CONNECTIONS).only
+        self._buffered = registry.gauge(names.BUFFERED_BYTES).only
+        self._scrape_failures = registry.counter(names.SCRAPE_FAILURES)
+        registry.before_page.append(self.refresh)
+
+    def refresh(self) -> None:
+        plane = self._plane
+        snapshot = plane.dispatcher.snapshot(plane.clock())
+        for family in self._replica.values():
+            family.children.clear()  # replicas that are gone leave no series behind
+        self._states.children.clear()
+        for view in snapshot.replicas:
+            for field, family in self._replica.items():
+                family.labels(view.pool, view.id).set(getattr(view, field))
+            self._states.labels(view.pool, view.id, view.state).set(1)
+        for model in snapshot.models:
+            self._held.labels(model.name).set(model.held)
+        for (policy, reason), count in plane.dispatcher.stats.decisions.items():
+            self._decisions.labels(policy, reason).value = count
+        self._connections.set(len(plane.connections))
+        self._buffered.set(plane.buffered)
+        for pool, count in plane.scrape_failures.items():
+            self._scrape_failures.labels(pool).value = count

@@ -1,0 +1,94 @@
+"""What the gateway counts. Children are resolved once a model, so a request costs a few additions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kilocard import __version__
+from kilocard.core.errors import KilocardError
+from kilocard.metrics import names
+from kilocard.metrics.render import Counter, Histogram, Registry
+
+if TYPE_CHECKING:
+    from kilocard.gateway.exchange import Exchange
+
+
+class ModelMeters:
+    """The series of one model."""
+
+    __slots__ = ("e2e", "generation_tokens", "hold", "inter_token", "outcomes", "prompt_tokens", "ttft")
+
+    def __init__(self, telemetry: Telemetry, model: str) -> None:
+        self.ttft: Histogram = telemetry.ttft.labels(model)
+        self.inter_token: Histogram = telemetry.itl.labels(model)
+        self.e2e: Histogram = telemetry.e2e.labels(model)
+        self.hold: Histogram = telemetry.hold.labels(model)
+        self.prompt_tokens: Counter = telemetry.prompt_tokens.labels(model)
+        self.generation_tokens: Counter = telemetry.generation_tokens.labels(model)
+        self.outcomes: dict[tuple[str, str], Counter] = {}
+
+
+class Telemetry:
+    """The gateway's registry. `models` are the names that may become label values; all others are one."""
+
+    def __init__(self, models: list[str]) -> None:
+        self.registry = Registry()
+        add = self.registry
+        self.requests = add.counter(names.REQUESTS)
+        self.ttft = add.histogram(names.TTFT)
+        self.itl = add.histogram(names.ITL)
+        self.e2e = add.histogram(names.E2E)
+        self.hold = add.histogram(names.HOLD_TIME)
+        self.prompt_tokens = add.counter(names.PROMPT_TOKENS)
+        self.generation_tokens = add.counter(names.GENERATION_TOKENS)
+        self.retries = add.counter(names.RETRIES)
+        self.refused = add.counter(names.REFUSED)
+        add.gauge(names.BUILD_INFO).labels(__version__).set(1)
+        self._stale = self.retries.labels("stale_connection")
+        self._models = {model: ModelMeters(self, model) for model in models}
+        self._other = ModelMeters(self, names.OTHER)
+
+    def model(self, name: str) -> ModelMeters:
+        return self._models.get(name) or self._other
+
+    def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
+        """Once for each exchange."""
+        name = exchange.inbound.model
+        meters = self._models.get(name)
+        if meters is None:
+            meters, name = self._other, names.OTHER
+        send = exchange.send
+        key = (send.pool if send is not None else "", outcome)
+        counter = meters.outcomes.get(key)
+        if counter is None:
+            counter = meters.outcomes[key] = self.requests.labels(name, *key)
+        counter.value += 1
+        meters.hold.observe(exchange.held_seconds if send is not None else now - exchange.arrived)
+        if outcome == "ok":
+            meters.e2e.observe(now - exchange.arrived)
+        content_at = exchange.content_at
+        if content_at:
+            meters.ttft.observe(content_at - exchange.arrived)
+        usage = exchange.usage
+        relay = exchange.relay
+        if usage is not None:
+            meters.prompt_tokens.value += usage.prompt or 0
+            meters.generation_tokens.value += usage.output or 0
+        elif relay is not None:
+            # The client left before the usage chunk: one event is about one token.
+            meters.prompt_tokens.value += exchange.inbound.prompt_tokens
+            meters.generation_tokens.value += relay.events
+
+    def failed(self, fault: str) -> None:
+        """An attempt failed and goes on to another replica."""
+        self.retries.labels(fault).inc()
+
+    def refusal(self, code: str) -> None:
+        self.refused.labels(code).inc()
+
+    def bad_request(self, error: KilocardError) -> None:
+        """Refused before a replica was thought of."""
+        self.refused.labels(error.code).inc()
+
+    def stale_connection(self) -> None:
+        self._stale.inc()

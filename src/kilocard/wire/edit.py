@@ -1,0 +1,39 @@
+"""Change top-level keys of a JSON body without touching the bytes of the other values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_options = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+_INCLUDE_USAGE = b'"stream_options":{"include_usage":true}'
+_TRUE = msgspec.Raw(b"true")
+
+
+def edit(body: bytes, changes: Mapping[str, object]) -> bytes:
+    """The object `body` with `changes` applied; other values keep their bytes, numbers their digits.
+
+    `body` must be a JSON object (peek has checked it); duplicate keys collapse to the last, as engines read them.
+    """
+    fields: dict[str, object] = dict(_decode(body))
+    fields.update(changes)
+    return _encode(fields)
+
+
+def with_usage(body: bytes, has_options: bool) -> bytes:
+    """Ask for the usage chunk at the end of a stream, keeping the client's other stream options."""
+    if not has_options:  # the usual case: one splice, no parsing
+        start = body.index(b"{") + 1
+        rest = body[start:]
+        comma = b"" if rest.lstrip()[:1] == b"}" else b","
+        return body[:start] + _INCLUDE_USAGE + comma + rest
+    raw = _decode(body)["stream_options"]
+    try:
+        options: dict[str, object] = dict(_options(raw))
+    except msgspec.DecodeError:
+        return body  # null or of the wrong type: the engine shall say what it thinks of that
+    options["include_usage"] = _TRUE
+    return edit(body, {"stream_options": options})

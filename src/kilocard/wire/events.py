@@ -1,0 +1,175 @@
+"""What one event of a stream means: preamble, content, usage, end. OpenAI's three stream shapes and Anthropic's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Usage(NamedTuple):
+    """Tokens as the engine counted them; None: not said."""
+
+    prompt: int | None = None
+    output: int | None = None
+    cached: int | None = None
+
+    def merged(self, newer: Usage) -> Usage:
+        """Field by field, the newer value where it says something (usage is replaced in parts, never summed)."""
+        return Usage(
+            self.prompt if newer.prompt is None else newer.prompt,
+            self.output if newer.output is None else newer.output,
+            self.cached if newer.cached is None else newer.cached,
+        )
+
+
+class Meaning(NamedTuple):
+    """`content`: the client would see text (or anything that can't be taken back)."""
+
+    content: bool
+    usage: Usage | None = None
+    #: nothing but usage: an event that exists only because include_usage was asked for
+    only_usage: bool = False
+    #: the engine failed (an error that blames the request, with a 4xx code, is content like any other)
+    error: bool = False
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: Any = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+    prompt_tokens_details: _Details | None = None
+    input_tokens: Any = None
+    output_tokens: Any = None
+    input_tokens_details: _Details | None = None
+    cache_read_input_tokens: Any = None
+
+
+class _Choice(msgspec.Struct):
+    delta: dict[str, Any] | None = None
+    text: Any = None
+    finish_reason: Any = None
+    logprobs: Any = None
+
+
+class _Inner(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _Event(msgspec.Struct):
+    type: Any = None
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    response: _Inner | None = None
+    message: Any = None
+
+
+class _Body(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_body = msgspec.json.Decoder(_Body).decode
+_CONTENT = Meaning(True)
+_PREAMBLE = Meaning(False)
+_LINE = re.compile(rb"\r\n|\n|\r")
+
+#: events that only announce a response (OpenAI Responses, Anthropic Messages)
+_ANNOUNCE = frozenset(
+    {"response.created", "response.in_progress", "response.queued", "message_start", "ping", "content_block_start"}
+)
+
+
+def payload(event: bytes) -> bytes | None:
+    """The data of one SSE event (WHATWG HTML §9.2.6: lines joined by \\n, one space after the colon dropped).
+
+    None where the event has no data line (a comment or a bare field).
+    """
+    if event[:6] == b"data: " and event[-2:] == b"\n\n" and event.count(b"\n") == 2 and b"\r" not in event:
+        return event[6:-2]  # the form that every engine here uses
+    lines = []
+    for line in _LINE.split(event):
+        if line[:5] == b"data:":
+            lines.append(line[6:] if line[5:6] == b" " else line[5:])
+        elif line == b"data":
+            lines.append(b"")
+    return b"\n".join(lines) if lines else None
+
+
+def _int(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _usage(raw: _Usage | None) -> Usage | None:
+    if raw is None:
+        return None
+    prompt = _int(raw.prompt_tokens)
+    output = _int(raw.completion_tokens)
+    details = raw.prompt_tokens_details or raw.input_tokens_details
+    cached = _int(details.cached_tokens) if details is not None else _int(raw.cache_read_input_tokens)
+    usage = Usage(
+        _int(raw.input_tokens) if prompt is None else prompt,
+        _int(raw.output_tokens) if output is None else output,
+        cached,
+    )
+    return None if usage == _NOTHING else usage
+
+
+_NOTHING = Usage()
+
+
+def read(data: bytes) -> Meaning:
+    """What an event's payload means. What is not understood counts as content: it can't be taken back."""
+    if data == b"[DONE]":
+        return _CONTENT
+    try:
+        event = _decode_event(data)
+    except (msgspec.DecodeError, RecursionError):
+        return _CONTENT
+    usage = _usage(event.usage)
+    if event.error is not None:
+        return Meaning(True, usage, error=not _blames_request(event.error))
+    if event.choices is not None:
+        if not event.choices:
+            return Meaning(False, usage, only_usage=event.usage is not None)
+        for choice in event.choices:
+            if choice.finish_reason is not None or choice.text or choice.logprobs:
+                break
+            # `role` alone, or with empty strings beside it, says nothing yet
+            if choice.delta and any(value for key, value in choice.delta.items() if key != "role"):
+                break
+        else:
+            return Meaning(False, usage) if usage else _PREAMBLE
+        return Meaning(True, usage) if usage else _CONTENT
+    if isinstance(event.type, str):
+        if event.response is not None:
+            usage = _usage(event.response.usage) or usage
+        elif isinstance(event.message, dict):
+            usage = _message_usage(event.message) or usage
+        return Meaning(event.type not in _ANNOUNCE, usage)
+    return Meaning(True, usage) if usage else _CONTENT
+
+
+def _blames_request(error: object) -> bool:
+    code = error.get("code") if isinstance(error, dict) else None
+    return type(code) is int and 400 <= code < 500
+
+
+def _message_usage(message: dict[str, Any]) -> Usage | None:
+    try:
+        return _usage(msgspec.convert(message.get("usage"), _Usage | None))
+    except msgspec.ValidationError:
+        return None
+
+
+def body_usage(body: bytes) -> Usage | None:
+    """Usage of a whole (not streamed) response body; None where it says none or is no JSON object."""
+    try:
+        return _usage(_decode_body(body).usage)
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,73 @@
+"""One typed look at a JSON request body: the few fields that routing needs, nothing decoded twice."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kilocard.core.errors import ClientError
+from kilocard.wire.tokens import DEFAULT_OUTPUT_TOKENS
+
+
+class Peek(NamedTuple):
+    """What a gateway must know of a request. `output_tokens` is the client's limit, or an estimate."""
+
+    model: str | None
+    stream: bool
+    output_tokens: int
+    #: the client itself asked for the usage chunk at the end of the stream
+    wants_usage: bool
+    #: stream_options is in the body, so injecting means editing it
+    has_stream_options: bool
+
+
+class _Body(msgspec.Struct):
+    # Any: engines accept more than the API says ("stream": 1, null …); only what we act on is checked, below.
+    model: Any = None
+    stream: Any = None
+    stream_options: Any = None
+    max_tokens: Any = None
+    max_completion_tokens: Any = None
+    max_output_tokens: Any = None
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def peek(body: bytes) -> Peek:
+    """Read the routing fields of a JSON object.
+
+    Raises ClientError (400, in OpenAI's shape) where the body is no JSON object or `model` is no string.
+    """
+    try:
+        fields = _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        if not body.strip():
+            raise ClientError("The request body is empty; send a JSON object.", code="empty_body") from None
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ClientError(f"The request body is not a JSON object: {reason}.", code="invalid_json") from None
+    model = fields.model
+    if model is not None and (not isinstance(model, str) or not model):
+        raise ClientError("'model' must be a non-empty string.", code="invalid_model", param="model")
+    options = fields.stream_options
+    limit = _count(fields.max_completion_tokens)
+    if limit is None:
+        limit = _count(fields.max_tokens)
+    if limit is None:
+        limit = _count(fields.max_output_tokens)
+    return Peek(
+        model,
+        fields.stream in _TRUE if isinstance(fields.stream, str) else bool(fields.stream),
+        DEFAULT_OUTPUT_TOKENS if limit is None else limit,
+        isinstance(options, dict) and options.get("include_usage") is True,
+        options is not None,
+    )
+
+
+#: the strings that pydantic, and so most engines, reads as true
+_TRUE = frozenset({"true", "True", "1", "on", "yes", "y", "t"})

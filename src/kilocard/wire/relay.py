@@ -1,0 +1,108 @@
+"""The stream between engine and client: whole events pass, byte for byte, however the network cut them.
+
+Events rather than raw reads, for three reasons. The preamble (a role-only chunk) is held until the first content, so
+that a replica that dies before it can be replaced without the client seeing two beginnings. A usage chunk that only
+we asked for is taken out again. A stream that breaks ends on an event's edge, so the error event after it can be read.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kilocard.wire.events import Usage, payload, read
+
+#: two line ends in a row end an event. Atomic groups: a CRLF is one line end, never two.
+_BOUNDARY = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+#: an event larger than this passes unread (nothing is lost, only no longer looked at)
+MAX_EVENT = 1024 * 1024
+#: a preamble larger than this counts as content
+MAX_PREAMBLE = 64 * 1024
+
+
+class EventRelay:
+    """Feed what comes from the engine, write what comes back to the client.
+
+    `content` turns true with the first content event; from then on nothing may be retried. `error` turns true with
+    an engine's error event; before any content it is held like a preamble, since another replica may do better.
+    `events` counts the events from the first content on: about one a token, used where a client leaves before the
+    usage chunk.
+    """
+
+    __slots__ = ("_held", "_held_bytes", "_raw", "_tail", "content", "error", "events", "hide_usage", "usage")
+
+    def __init__(self, hide_usage: bool) -> None:
+        self.hide_usage = hide_usage
+        self.content = False
+        self.error = False
+        self.events = 0
+        self.usage: Usage | None = None
+        self._tail = b""
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._raw = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The bytes to forward now; may be empty."""
+        if self.content and not self._tail and data[-2:] == b"\n\n":
+            mentions = data.count(b'"usage"')
+            # A quote inside JSON text is escaped, so an unescaped "usage" is a key, and null is no news.
+            if (not mentions or mentions == data.count(b'"usage":null')) and b'"error"' not in data:
+                self.events += data.count(b"\n\n")
+                return data
+        if self._raw:
+            return data
+        return self._sift(data)
+
+    def finish(self) -> bytes:
+        """The engine's response is complete: what is still here belongs to it."""
+        out = b"".join(self._held) + self._tail
+        self._held.clear()
+        self._tail = b""
+        return out
+
+    def restart(self) -> None:
+        """Another replica begins again: forget what the first one said (nothing of it was content)."""
+        self._held.clear()
+        self._held_bytes = 0
+        self._tail = b""
+        self.error = False
+        self.usage = None
+
+    def _sift(self, data: bytes) -> bytes:
+        data = self._tail + data if self._tail else data
+        out: list[bytes] = []
+        start = 0
+        for boundary in _BOUNDARY.finditer(data, max(0, len(self._tail) - 4)):
+            end = boundary.end()
+            self._event(data[start:end], out)
+            start = end
+        self._tail = data[start:]
+        if len(self._tail) > MAX_EVENT:
+            self._raw = self.content = True
+            out.append(self.finish())
+        return b"".join(out)
+
+    def _event(self, event: bytes, out: list[bytes]) -> None:
+        data = payload(event)
+        if data is None:  # a comment: an engine's keep-alive, worth passing on at once
+            out.append(event)
+            return
+        meaning = read(data)
+        if meaning.usage is not None:
+            self.usage = meaning.usage if self.usage is None else self.usage.merged(meaning.usage)
+        if meaning.error:
+            self.error = True
+        if meaning.only_usage and self.hide_usage:
+            return
+        if self.content:
+            self.events += 1
+            out.append(event)
+        elif (meaning.content and not meaning.error) or self._held_bytes + len(event) > MAX_PREAMBLE:
+            self.content = True
+            self.events = 1
+            out.extend(self._held)
+            out.append(event)
+            self._held.clear()
+        else:
+            self._held.append(event)
+            self._held_bytes += len(event)

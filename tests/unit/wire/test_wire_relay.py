@@ -1,0 +1,173 @@
+"""The stream relay: bytes pass unchanged however they are cut; preamble, usage and errors are seen."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kilocard.wire.events import Usage
+from kilocard.wire.relay import MAX_EVENT, EventRelay
+
+
+def event(**fields: object) -> bytes:
+    return b"data: " + json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
+
+
+ROLE = event(id="1", choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
+HELLO = event(id="1", choices=[{"index": 0, "delta": {"content": "Hel"}, "finish_reason": None}])
+WORLD = event(id="1", choices=[{"index": 0, "delta": {"content": "读 🙂"}, "finish_reason": None}])
+STOP = event(id="1", choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
+USAGE = event(
+    id="1",
+    choices=[],
+    usage={"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}},
+)
+DONE = b"data: [DONE]\n\n"
+STREAM = ROLE + HELLO + WORLD + STOP + USAGE + DONE
+
+
+def run(relay: EventRelay, data: bytes, cuts: list[int]) -> bytes:
+    edges = [0, *sorted({min(cut, len(data)) for cut in cuts}), len(data)]
+    out = b"".join(relay.feed(data[a:b]) for a, b in itertools.pairwise(edges) if a < b)
+    return out + relay.finish()
+
+
+cuts = st.lists(st.integers(0, len(STREAM) + 40), max_size=60)
+
+
+@given(cuts=cuts, ending=st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_bytes_pass_unchanged_however_they_are_cut(cuts: list[int], ending: bytes) -> None:
+    data = STREAM.replace(b"\n", ending)
+    assert run(EventRelay(hide_usage=False), data, cuts) == data
+
+
+def test_one_byte_at_a_time() -> None:
+    relay = EventRelay(hide_usage=False)
+    assert run(relay, STREAM, list(range(len(STREAM)))) == STREAM
+    assert relay.usage == Usage(7, 3, 4)
+
+
+@given(cuts=cuts)
+def test_a_usage_chunk_that_only_we_asked_for_is_taken_out_again(cuts: list[int]) -> None:
+    relay = EventRelay(hide_usage=True)
+    assert run(relay, STREAM, cuts) == STREAM.replace(USAGE, b"")
+    assert relay.usage == Usage(prompt=7, output=3, cached=4)
+
+
+@given(cuts=cuts)
+def test_content_is_found_wherever_the_cuts_are(cuts: list[int]) -> None:
+    relay = EventRelay(hide_usage=False)
+    run(relay, STREAM, cuts)
+    assert relay.content
+    assert relay.events == 5  # two of text, the stop, usage, [DONE]: about a token each
+
+
+def test_the_preamble_waits_for_the_first_content() -> None:
+    relay = EventRelay(hide_usage=False)
+    assert relay.feed(ROLE) == b""
+    assert not relay.content
+    assert relay.feed(HELLO) == ROLE + HELLO
+    assert relay.content
+
+
+def test_a_second_replica_starts_anew_and_nothing_of_the_first_is_sent() -> None:
+    relay = EventRelay(hide_usage=False)
+    relay.feed(ROLE + b'data: {"cho')
+    relay.restart()
+    other = ROLE.replace(b'"1"', b'"2"')
+    assert relay.feed(other + HELLO) == other + HELLO
+
+
+def test_a_broken_stream_ends_on_an_events_edge() -> None:
+    relay = EventRelay(hide_usage=False)
+    assert relay.feed(ROLE + HELLO + WORLD[:20]) == ROLE + HELLO
+
+
+def test_done_inside_the_text_is_text() -> None:
+    tricky = event(choices=[{"delta": {"content": 'say data: [DONE]\n\nand "usage":{"prompt_tokens":1}'}}])
+    relay = EventRelay(hide_usage=True)
+    assert run(relay, ROLE + tricky + tricky + DONE, []) == ROLE + tricky + tricky + DONE
+    assert relay.usage is None
+
+
+def test_data_without_a_space_comments_and_many_data_lines() -> None:
+    odd = (
+        b": ping\n\n"
+        b'event: x\r\ndata:{"choices":[{"delta":\r\ndata: {"content":"hi"}}]}\r\n\r\n'
+        b'data:{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":9}}\n\n'
+    )
+    relay = EventRelay(hide_usage=False)
+    assert run(relay, odd, [3, 20, 41]) == odd
+    assert relay.usage == Usage(2, 9)
+
+
+def test_a_comment_passes_at_once_but_is_no_content() -> None:
+    relay = EventRelay(hide_usage=False)
+    assert relay.feed(b": keep-alive\n\n") == b": keep-alive\n\n"
+    assert not relay.content
+
+
+@pytest.mark.parametrize(
+    ("data", "prompt", "output"),
+    [
+        (event(type="response.completed", response={"usage": {"input_tokens": 5, "output_tokens": 6}}), 5, 6),
+        (event(type="message_delta", delta={}, usage={"output_tokens": 8}), None, 8),
+        (event(type="message_start", message={"usage": {"input_tokens": 4, "output_tokens": 1}}), 4, 1),
+    ],
+)
+def test_usage_of_the_other_stream_shapes(data: bytes, prompt: int | None, output: int) -> None:
+    relay = EventRelay(hide_usage=False)
+    relay.feed(data)
+    assert relay.usage == Usage(prompt, output)
+
+
+def test_usage_parts_are_merged_field_by_field() -> None:
+    relay = EventRelay(hide_usage=False)
+    relay.feed(event(type="message_start", message={"usage": {"input_tokens": 4, "output_tokens": 1}}))
+    relay.feed(event(type="content_block_delta", delta={"text": "x"}))
+    relay.feed(event(type="message_delta", usage={"output_tokens": 8}))
+    assert relay.usage == Usage(4, 8)
+
+
+def test_usage_beside_choices_is_counted_and_stays() -> None:
+    last = event(choices=[{"delta": {}, "finish_reason": "stop"}], usage={"prompt_tokens": 1, "completion_tokens": 2})
+    relay = EventRelay(hide_usage=True)
+    assert run(relay, HELLO + last, []) == HELLO + last
+    assert relay.usage == Usage(1, 2)
+
+
+def test_an_engines_error_before_content_is_held_so_that_another_replica_can_try() -> None:
+    relay = EventRelay(hide_usage=False)
+    assert relay.feed(event(error={"message": "EngineDeadError", "code": 500})) == b""
+    assert relay.error and not relay.content
+
+
+def test_an_error_that_blames_the_request_is_an_answer() -> None:
+    relay = EventRelay(hide_usage=False)
+    blame = event(error={"message": "too long", "code": 400})
+    assert relay.feed(blame) == blame
+    assert relay.content and not relay.error
+
+
+def test_an_error_after_content_is_passed_on_and_noted() -> None:
+    relay = EventRelay(hide_usage=False)
+    broken = event(error={"message": "EngineDeadError", "code": 500})
+    assert relay.feed(HELLO) + relay.feed(broken) == HELLO + broken
+    assert relay.error
+
+
+def test_an_endless_line_passes_in_bounded_memory() -> None:
+    relay = EventRelay(hide_usage=False)
+    piece = b"x" * 65536
+    total = sum(len(relay.feed(piece)) for _ in range(3 * MAX_EVENT // len(piece)))
+    assert total >= 2 * MAX_EVENT
+    assert len(relay.finish()) <= MAX_EVENT
+
+
+@given(data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 300), max_size=10))
+def test_junk_passes_too(data: bytes, cuts: list[int]) -> None:
+    assert run(EventRelay(hide_usage=True), data, cuts) == data or b"usage" in data
