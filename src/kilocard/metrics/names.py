@@ -1,0 +1,94 @@
+"""What kilocard exports: the one list of names, types, labels, help and buckets.
+
+Dashboards, alerts and documentation read it too. Label values come from closed sets or from the cluster file,
+never from a client: a model that is not in the cluster file is counted under OTHER.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+#: label value for whatever is not in the cluster file or over a family's bound
+OTHER = "other"
+
+#: seconds; first tokens take from 5 ms (cached prefix, small model) to minutes (deep queues)
+TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+#: seconds between two pieces of one stream; the top shows stalls
+ITL_BUCKETS = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
+E2E_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+HOLD_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+SCRAPE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family. `buckets` are upper bounds without +Inf, for histograms only."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+REQUESTS = Metric(
+    "kilocard_requests_total", "counter",
+    "Requests that ended, by outcome (ok, refused, failed, cancelled, …).", ("model", "pool", "outcome"),
+)  # fmt: skip
+TTFT = Metric(
+    "kilocard_time_to_first_token_seconds", "histogram",
+    "From the whole request read to the first content byte sent on, hold included.", ("model",), TTFT_BUCKETS,
+)  # fmt: skip
+ITL = Metric(
+    "kilocard_inter_token_latency_seconds", "histogram",
+    "Between two pieces of one streamed response.", ("model",), ITL_BUCKETS,
+)  # fmt: skip
+E2E = Metric(
+    "kilocard_e2e_request_latency_seconds", "histogram",
+    "From the whole request read to the end of the response.", ("model",), E2E_BUCKETS,
+)  # fmt: skip
+HOLD_TIME = Metric(
+    "kilocard_hold_time_seconds", "histogram",
+    "How long requests waited in the gateway for a replica.", ("model",), HOLD_BUCKETS,
+)  # fmt: skip
+PROMPT_TOKENS = Metric("kilocard_prompt_tokens_total", "counter", "Prompt tokens, as engines count them.", ("model",))
+GENERATION_TOKENS = Metric("kilocard_generation_tokens_total", "counter", "Generated tokens.", ("model",))
+RETRIES = Metric("kilocard_retries_total", "counter", "Further attempts on another replica, by reason.", ("reason",))
+REFUSED = Metric("kilocard_refused_total", "counter", "Requests refused by the gateway, by code.", ("code",))
+REPLICA_IN_FLIGHT = Metric(
+    "kilocard_replica_in_flight", "gauge", "Requests of this gateway on the replica now.", ("pool", "replica")
+)
+REPLICA_RUNNING = Metric(
+    "kilocard_replica_running", "gauge", "Running requests, as the replica last said.", ("pool", "replica")
+)
+REPLICA_WAITING = Metric(
+    "kilocard_replica_waiting", "gauge", "Requests in the replica's own queue, as it last said.", ("pool", "replica")
+)
+REPLICA_KV_USAGE = Metric(
+    "kilocard_replica_kv_usage", "gauge", "Share of the KV cache in use, 0 to 1.", ("pool", "replica")
+)
+REPLICA_STATE = Metric(
+    "kilocard_replica_state", "gauge", "1 for the state that the replica is in, else 0.", ("pool", "replica", "state")
+)
+REPLICA_SAMPLE_AGE = Metric(
+    "kilocard_replica_sample_age_seconds", "gauge", "Age of the replica's last load reading.", ("pool", "replica")
+)
+DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by reason.", ("policy", "reason"))
+SCRAPE_DURATION = Metric(
+    "kilocard_scrape_duration_seconds", "histogram", "Time to fetch one replica's metrics page.", (), SCRAPE_BUCKETS
+)
+SCRAPE_FAILURES = Metric("kilocard_scrape_failures_total", "counter", "Scrapes that gave no load reading.", ("pool",))
+OPEN_CONNECTIONS = Metric("kilocard_open_connections", "gauge", "Client connections that are open.")
+BUFFERED_BYTES = Metric("kilocard_buffered_bytes", "gauge", "Bytes of bodies and responses held in memory.")
+HELD_REQUESTS = Metric("kilocard_held_requests", "gauge", "Requests that wait in the gateway now.", ("model",))
+BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in the label.", ("version",))
+
+#: every family, in the order of the page
+ALL: tuple[Metric, ...] = (
+    REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
+    REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
+    DECISIONS, SCRAPE_DURATION, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, BUILD_INFO,
+)  # fmt: skip
