@@ -1,0 +1,184 @@
+"""What no single key can know: references between parts, ranges that contradict each other, models left out.
+
+Each check stays silent where what it looks at is reported already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
+from kilocard.spec.problems import Path, Problems, did_you_mean
+from kilocard.spec.units import address, show
+from kilocard.spec.vocabulary import NEEDS_NO_MODEL, NEVER_STARTED
+
+_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104  # compared with, not bound to
+
+
+def complete(spec: ClusterSpec, problems: Problems, written: Callable[[Path], bool]) -> ClusterSpec:
+    """The spec with its implied parts filled in; reports what doesn't fit. `written`: is this path in the file?"""
+    for name, pool in spec.pools.items():
+        _check_pool(pool, ("pools", name), problems, written)
+    spec = replace(spec, pools={name: _count_endpoints(pool) for name, pool in spec.pools.items()})
+    spec = replace(spec, models=_complete_models(spec, problems))
+    for name, model in spec.models.items():
+        _check_model(model, ("models", name), spec, problems)
+    if not spec.pools and not problems.touches(("pools",)):
+        problems.add(("pools",), "has no pool", "describe at least one, e.g. my-model: {engine: vllm, model: …}")
+    _check_gateway(spec, problems)
+    _check_endpoints(spec, problems)
+    _check_tenants(spec, problems)
+    return spec
+
+
+def _count_endpoints(pool: PoolSpec) -> PoolSpec:
+    """A pool of endpoints has as many replicas as endpoints."""
+    if not pool.endpoints:
+        return pool
+    return replace(pool, replicas=ReplicaRange(len(pool.endpoints), len(pool.endpoints)))
+
+
+def _check_pool(pool: PoolSpec, path: Path, problems: Problems, written: Callable[[Path], bool]) -> None:
+    replicas, endpoints = (*path, "replicas"), (*path, "endpoints")
+    if pool.replicas.min > pool.replicas.max and not problems.touches(replicas):
+        problems.add(
+            (*replicas, "max"),
+            f"is {pool.replicas.max}, less than min ({pool.replicas.min})",
+            "raise max or lower min",
+        )
+    scaling = pool.scaling
+    if scaling and scaling.down.threshold >= scaling.up.threshold and not problems.touches((*path, "scaling")):
+        problems.add(
+            (*path, "scaling", "down", "below"),
+            f"is {scaling.down.threshold:g}, not less than up.above ({scaling.up.threshold:g})",
+            "leave a gap between them, or the pool grows and shrinks in turn",
+        )
+    if (
+        scaling
+        and scaling.signal == "kv_usage"
+        and scaling.up.threshold >= 1
+        and not problems.touches((*path, "scaling"))
+    ):
+        problems.add(
+            (*path, "scaling", "up", "above"),
+            f"is {scaling.up.threshold:g}, which kv_usage never passes",
+            "kv_usage is a share from 0 to 1: write e.g. up: {above: 0.85}, down: {below: 0.4}",
+        )
+    _check_backoff(pool.start.backoff, pool.start.backoff_max, (*path, "start"), problems)
+    if problems.touches(path) and not pool.engine:
+        return  # what the pool needs depends on its engine
+    if written(endpoints) and not pool.endpoints and not problems.touches(endpoints):
+        problems.add(endpoints, "is an empty list", "write at least one http://host:port, or leave the key out")
+    if pool.endpoints:
+        _check_existing(pool, path, problems, written)
+    elif pool.engine in NEVER_STARTED and not pool.dns and not problems.touches(endpoints, (*path, "dns")):
+        problems.add(
+            path,
+            f"has the engine {pool.engine}, which kilocard doesn't start, and no addresses",
+            "add endpoints: [http://host:port, …] or dns: name:port",
+        )
+    started = not pool.endpoints and not pool.dns and not problems.touches(endpoints, (*path, "dns"))
+    if started and pool.model is None and pool.engine not in NEEDS_NO_MODEL and not problems.touches((*path, "model")):
+        problems.add(
+            (*path, "model"),
+            f"is missing, and {pool.engine} has to load something",
+            "write a hub name, a folder or a file; for replicas that run already add endpoints",
+        )
+
+
+def _check_existing(pool: PoolSpec, path: Path, problems: Problems, written: Callable[[Path], bool]) -> None:
+    """A pool of endpoints can't also have what only started pools have."""
+    endpoints = (*path, "endpoints")
+    if pool.dns is not None and not problems.touches((*path, "dns")):
+        problems.add((*path, "dns"), "is there beside endpoints", "keep one of the two")
+    count = len(pool.endpoints)
+    replicas = (*path, "replicas")
+    if written(replicas) and pool.replicas != ReplicaRange(count, count) and not problems.touches(replicas, endpoints):
+        problems.add(replicas, f"contradicts the {count} endpoints", "remove it: the endpoints are the replicas")
+    if pool.scaling is not None and not problems.touches((*path, "scaling")):
+        problems.add((*path, "scaling"), "is there, but kilocard can't add endpoints", "remove scaling or endpoints")
+
+
+def _complete_models(spec: ClusterSpec, problems: Problems) -> dict[str, ModelSpec]:
+    """Models without pools get the pool of their own name; pools without a model become one."""
+    models = {}
+    for name, model in spec.models.items():
+        path = ("models", name)
+        if not model.pools and name in spec.pools and not problems.touches((*path, "pools"), (*path, "pool")):
+            model = replace(model, pools={name: 1})
+        models[name] = model
+    used = {pool for model in models.values() for pool in model.pools}
+    for name in spec.pools:
+        if name in used:
+            continue
+        if name not in models:
+            models[name] = ModelSpec(name, {name: 1})
+        elif not problems.touches(("models", name, "pools"), ("models", name, "pool")):
+            problems.add(
+                ("pools", name),
+                "gets no traffic: no model names it, and the model of the same name has other pools",
+                "add it to a model's pools (weight 0 to keep it idle), or remove it",
+            )
+    return models
+
+
+def _check_model(model: ModelSpec, path: Path, spec: ClusterSpec, problems: Problems) -> None:
+    pools = (*path, "pools")
+    if not model.pools and not problems.touches(pools, (*path, "pool")):
+        problems.add(path, "has no pool, and there is none of its name", "add pools: {name of a pool: 100}")
+    if model.pools and not sum(model.pools.values()) and not problems.touches(pools):
+        problems.add(pools, "has only weights of 0, so no request can go anywhere", "give one pool a weight above 0")
+    for pool in model.pools:
+        if pool not in spec.pools and not problems.touches((*pools, pool)):
+            problems.add((*pools, pool), "is no pool of this file", did_you_mean(pool, spec.pools))
+    overheat = model.overheat
+    if overheat.kv_recover >= overheat.kv_usage and not problems.touches((*path, "overheat")):
+        problems.add(
+            (*path, "overheat", "kv_recover"),
+            f"is {overheat.kv_recover:g}, not less than kv_usage ({overheat.kv_usage:g})",
+            "leave a gap between them, or replicas go in and out in turn",
+        )
+    _check_backoff(model.eject.backoff, model.eject.backoff_max, (*path, "eject"), problems)
+
+
+def _check_backoff(first: float, longest: float, path: Path, problems: Problems) -> None:
+    if longest < first and not problems.touches(path):
+        problems.add((*path, "backoff_max"), f"is {longest:g} s, less than backoff ({first:g} s)", "raise it")
+
+
+def _check_gateway(spec: ClusterSpec, problems: Problems) -> None:
+    path: Path = ("gateway", "admin")
+    if problems.touches(("gateway", "listen"), path):
+        return
+    listen, admin = address(spec.gateway.listen, lowest_port=0), address(spec.gateway.admin, lowest_port=0)
+    same_host = listen.host == admin.host or not _WILDCARDS.isdisjoint({listen.host, admin.host})
+    if listen.port == admin.port and listen.port and same_host:
+        problems.add(path, f"is {admin}, which listen ({listen}) takes already", "use another port")
+
+
+def _check_endpoints(spec: ClusterSpec, problems: Problems) -> None:
+    """One address in two pools would be counted and limited twice."""
+    seen: dict[str, str] = {}
+    for name, pool in spec.pools.items():
+        for place, url in enumerate(pool.endpoints):
+            other = seen.setdefault(url, name)
+            path = ("pools", name, "endpoints", place)
+            if other != name and not problems.touches(path):
+                problems.add(path, f"is {url}, which is in the pool {show(other)} too", "remove one of them")
+
+
+def _check_tenants(spec: ClusterSpec, problems: Problems) -> None:
+    owners: dict[str, str] = {}
+    for name, tenant in spec.tenants.items():
+        for place, key in enumerate(tenant.keys):
+            other = owners.setdefault(key, name)
+            if other != name:
+                path = ("tenants", name, "keys", place)
+                problems.add(path, f"is a key of the tenant {show(other)} too", "make one key for each tenant")
+        for place, model in enumerate(tenant.models):
+            if model not in spec.models and not problems.touches(("models", model)):
+                path = ("tenants", name, "models", place)
+                problems.add(
+                    path, f"is {show(model)}, which is no model of this file", did_you_mean(model, spec.models)
+                )

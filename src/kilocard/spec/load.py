@@ -1,0 +1,91 @@
+"""Opens cluster files: the only place in this room that touches the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+
+from kilocard.spec.merge import merged
+from kilocard.spec.model import ClusterSpec
+from kilocard.spec.parse import read_cluster
+from kilocard.spec.problems import InvalidClusterFile, Problem, Problems
+from kilocard.spec.vocabulary import ENGINES
+from kilocard.spec.yaml_document import Document, read_document
+from kilocard.spec.yaml_nodes import complaint
+
+#: bytes; a thousand pools take about 400 KB
+LARGEST = 16 * 1024 * 1024
+LONGEST_CHAIN = 16
+
+
+def load(
+    path: FilePath | str, *, env: Mapping[str, str] | None = None, engines: frozenset[str] = ENGINES
+) -> ClusterSpec:
+    """The cluster in a YAML (or JSON) file, and in the files that it extends.
+
+    `env` fills in `${NAME}`; callers pass `os.environ`. Raises SpecError that lists every problem, each with
+    file, line, path and advice; for a file that can't be read it says why.
+    """
+    document = _read(FilePath(path), env or {}, ())
+    problems = Problems(document.lines)
+    for where, problem, advice in document.found:
+        problems.add(where, problem, advice)
+    spec = read_cluster(document.value, problems, texts=document.texts, engines=engines)
+    problems.raise_if_any()
+    return spec
+
+
+def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...]) -> Document:
+    """One file merged over the one that it extends. `chain`: the files that led here."""
+    file = str(path)
+    document = read_document(_text(path), env=env, file=file)
+    if not isinstance(document.value, dict) or "extends" not in document.value:
+        return document
+    base = document.value.pop("extends")
+    at = document.lines.get(("extends",))
+    if base is None:
+        return document
+    if not isinstance(base, str) or not base.strip() or "\0" in base:
+        raise InvalidClusterFile([Problem(("extends",), at, "is no file name", "write extends: other.yaml")])
+    # Not resolved: messages should name the file as people write it. Comparing is done on resolved paths.
+    target = path.parent / base
+    chain = (*chain, path)
+    if target.resolve() in {one.resolve() for one in chain} or len(chain) > LONGEST_CHAIN:
+        way = " → ".join(str(one) for one in (*chain, target))
+        raise InvalidClusterFile([Problem(("extends",), at, f"goes round in a circle ({way})", "break the circle")])
+    return merged(_read(target, env, chain), document)
+
+
+def _text(path: FilePath) -> str:
+    """The file's text; SpecError where there is none."""
+    file = str(path)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise complaint(file, None, "there is no such file", _neighbours(path)) from None
+    except IsADirectoryError:
+        raise complaint(file, None, "is a directory", "name the file in it, e.g. cluster.yaml") from None
+    except PermissionError:
+        raise complaint(file, None, "may not be read by this user", "chmod it, or run as its owner") from None
+    except (OSError, ValueError) as error:
+        raise complaint(file, None, f"can't be read ({error})", "name a readable YAML file") from None
+    if len(data) > LARGEST:
+        raise complaint(file, None, f"is larger than {LARGEST // 2**20} MiB", "is it the right file?")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise complaint(file, None, "is UTF-16", "save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        bad = data[error.start]
+        raise complaint(file, line, f"is not UTF-8 (byte 0x{bad:02x})", "save it as UTF-8") from None
+
+
+def _neighbours(path: FilePath) -> str:
+    """Advice for a missing file: the YAML files that stand where it should."""
+    try:
+        found = sorted(one.name for one in path.parent.iterdir() if one.suffix in {".yaml", ".yml"})[:5]
+    except OSError:
+        return f"there is no directory {path.parent} either"
+    return f"{path.parent} has {', '.join(found)}" if found else "check the name, or write one: see examples/"

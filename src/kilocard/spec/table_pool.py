@@ -1,0 +1,189 @@
+"""The keys of one pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilocard.spec.endpoint import ENDPOINT
+from kilocard.spec.kinds import (
+    DURATION,
+    HOST_AND_PORT,
+    SOME_TIME,
+    At,
+    Choice,
+    FlagValue,
+    Number,
+    Text,
+    Whole,
+    Words,
+)
+from kilocard.spec.model import (
+    DrainSpec,
+    GpuSpec,
+    PlacementSpec,
+    PoolSpec,
+    ReplicaRange,
+    ScaleStep,
+    ScalingSpec,
+    StartSpec,
+)
+from kilocard.spec.sections import Key, ListOf, Named, Section
+from kilocard.spec.table_gateway import settle_backoff
+from kilocard.spec.vocabulary import SIGNALS
+
+MOST_REPLICAS = 100_000
+
+GPUS = Section(
+    GpuSpec(),
+    "The GPUs of one replica: `tensor` × `pipeline` of them.",
+    (
+        Key("type", Text(), "GPU model, e.g. A100-80G; for placement, planning and simulation."),
+        Key("tensor", Whole(1, 1024), "Tensor parallel size."),
+        Key("pipeline", Whole(1, 1024), "Pipeline parallel size."),
+    ),
+    "Gpus",
+    short=(Whole(1, 1024), lambda count: {"tensor": count}),
+)
+
+
+def _settle_replicas(values: dict[str, Any], at: At) -> dict[str, Any]:
+    """`{min: 4}` alone means 4, not "from 4 to the default 1"."""
+    if "min" in values and "max" not in values:
+        values["max"] = max(values["min"], 1)
+    return values
+
+
+REPLICAS = Section(
+    ReplicaRange(),
+    "How many replicas the pool has.",
+    (
+        Key("min", Whole(0, MOST_REPLICAS), "Fewest; 0: none while there is nothing to do."),
+        Key("max", Whole(1, MOST_REPLICAS), "Most.", default="`min`, at least 1"),
+    ),
+    "Replicas",
+    short=(Whole(1, MOST_REPLICAS), lambda count: {"min": count, "max": count}),
+    settle=_settle_replicas,
+)
+
+
+def _scale_step(bound: str, blank: ScaleStep, title: str, doc: str, bound_doc: str) -> Section:
+    return Section(
+        blank,
+        doc,
+        (
+            Key(bound, Number(), bound_doc, field="threshold"),
+            Key("for", DURATION, "For at least this long without a break.", field="for_seconds"),
+            Key("step", Whole(1, MOST_REPLICAS), "Replicas at a time."),
+        ),
+        title,
+    )
+
+
+_AVERAGE = "the signal, averaged over the pool's replicas, is"
+SCALING = Section(
+    ScalingSpec(),
+    "When the pool grows and shrinks between `replicas.min` and `replicas.max`.",
+    (
+        Key(
+            "signal", Choice(SIGNALS), "What is watched: requests waiting, requests in flight, or KV cache usage (0–1)."
+        ),
+        Key(
+            "up",
+            _scale_step(
+                "above", ScalingSpec().up, "ScaleUp", "When replicas are added.", f"Add when {_AVERAGE} above this."
+            ),
+            "When replicas are added.",
+        ),
+        Key(
+            "down",
+            _scale_step(
+                "below",
+                ScalingSpec().down,
+                "ScaleDown",
+                "When replicas are removed.",
+                f"Remove when {_AVERAGE} below this.",
+            ),
+            "When replicas are removed. A removed replica finishes what it runs.",
+        ),
+    ),
+    "Scaling",
+)
+
+PLACEMENT = Section(
+    PlacementSpec(),
+    "Where replicas may run.",
+    (
+        Key(
+            "node_selector",
+            Named(Text(may_be_empty=True), "label", r"\S+", "use a node label's name"),
+            "Labels that a node must have.",
+        ),
+    ),
+    "Placement",
+)
+
+DRAIN = Section(
+    DrainSpec(),
+    "How a replica is stopped: no new requests, running ones finish, then the process ends.",
+    (Key("grace", DURATION, "Running requests have this long to finish."),),
+    "Drain",
+    short=(DURATION, lambda grace: {"grace": grace}),
+)
+
+START = Section(
+    StartSpec(),
+    "How replicas are started and restarted.",
+    (
+        Key("timeout", SOME_TIME, "A replica has this long to become ready (loading weights takes minutes)."),
+        Key("crash_loop", Whole(1, 10_000), "Failed starts in a row before the pool is called crash-looping."),
+        Key("backoff", SOME_TIME, "Pause before the first restart; doubles each time."),
+        Key("backoff_max", SOME_TIME, "Never longer than this.", default="1m, or `backoff` if that is more"),
+    ),
+    "Start",
+    settle=settle_backoff(StartSpec()),
+)
+
+
+def pool_section(engines: frozenset[str]) -> Section:
+    """The keys of a pool, where `engines` are the engines that there are."""
+    flag = Named(FlagValue(), "flag", r"(?!--)[^\s=]{1,200}", "write the flag's name without -- and without =")
+    variable = Named(
+        Text(longest=65_536, may_be_empty=True), "variable", r"[A-Za-z_][A-Za-z0-9_]*", "use letters, digits and _"
+    )
+    return Section(
+        PoolSpec(name="", engine=""),
+        "Identical replicas: one engine, one model source, one set of arguments.",
+        (
+            Key(
+                "engine",
+                Choice(tuple(sorted(engines))),
+                "The program that runs the model; `external`: something else, already running.",
+                required="say which program serves the model, e.g. engine: vllm",
+            ),
+            Key("model", Text(), "What the engine loads: a hub name, a folder or a file."),
+            Key("args", flag, "Flags of the engine, without the leading dashes."),
+            Key("env", variable, "Environment variables of the engine, besides those it inherits."),
+            Key("command", Words(), "Program to start instead of the engine's own name."),
+            Key("version", Text(), "Version of the engine: for image tags, and for flags that changed their names."),
+            Key("gpus", GPUS, "GPUs of one replica. Left out: what the engine needs, one or none."),
+            Key("replicas", REPLICAS, "How many replicas; one number means exactly that many."),
+            Key("endpoints", ListOf(ENDPOINT, "http://host:port"), "Replicas that run already; kilocard starts none."),
+            Key(
+                "dns",
+                HOST_AND_PORT,
+                "Name whose DNS addresses are the replicas, e.g. a headless Service; and their port.",
+            ),
+            Key(
+                "served_model_name",
+                Text(),
+                "What the engine itself calls the model, where that differs from the public name.",
+            ),
+            Key("max_in_flight", Whole(1), "Most requests that the gateway lets one replica have at once."),
+            Key("scaling", SCALING, "Left out: the pool keeps `replicas.min` replicas."),
+            Key("placement", PLACEMENT, "Where replicas may run."),
+            Key("drain", DRAIN, "How a replica is stopped; one duration means `grace`."),
+            Key("start", START, "How replicas are started and restarted."),
+            Key("profile", Text(), "Emulated engine: name or path of the speed profile."),
+        ),
+        "Pool",
+    )

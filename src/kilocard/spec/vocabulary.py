@@ -1,0 +1,23 @@
+"""Words that a cluster file may use where the list is closed. Rooms above know what they mean."""
+
+from __future__ import annotations
+
+#: engines that this version knows; what each can do is in engines/
+ENGINES = frozenset({"vllm", "sglang", "trtllm", "llamacpp", "ollama", "transformers", "emulated", "external"})
+#: never started by kilocard: pools need `endpoints` or `dns`
+NEVER_STARTED = frozenset({"external"})
+#: started without a model source
+NEEDS_NO_MODEL = frozenset({"emulated", "external"})
+
+POLICIES = ("round_robin", "least_connections", "queue_depth", "adaptive")
+POLICIES_LATER = {"prefix_affinity": "it comes in a later version; use queue_depth until then"}
+
+SIGNALS = ("waiting", "in_flight", "kv_usage")
+PRIORITIES = ("low", "normal", "high")
+
+#: names of pools stand in file names, Kubernetes objects and metrics
+POOL_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
+POOL_NAME_ADVICE = "use letters, digits, dots, - and _ (at most 100); the public name belongs under models"
+#: public names of models, and names of tenants: any printable text without space at its ends
+NAME = r"[^\s\x00-\x1f\x7f\ud800-\udfff](?:[^\x00-\x1f\x7f\ud800-\udfff]{0,198}[^\s\x00-\x1f\x7f\ud800-\udfff])?"
+NAME_ADVICE = "use up to 200 printable characters, without space at either end"
