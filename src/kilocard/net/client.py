@@ -206,8 +206,8 @@ class Client:
             _, connection = await loop.create_connection(Connection, target.host, target.port, ssl=context)
         except tls.SSLError as error:
             raise UpstreamError(f"{target.url}: TLS failed: {error}", code="tls_failed") from error
-        except OSError as error:
-            why = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that no DNS could carry
+            why = getattr(error, "strerror", None) or str(error)
             raise UpstreamError(f"{target.url}: can't connect: {why}", code="connect_failed") from error
         return connection
 
