@@ -44,7 +44,7 @@ HOUSE = {
     "scrape": room(3, "core metrics engines net spec"),
     "sim": room(4, "core spec engines perf routing dispatch", pure=True),
     "gateway": room(4, "core spec wire metrics engines dispatch scrape net", "uvloop httptools msgspec"),
-    "backends": room(4, "core spec engines net"),
+    "backends": room(4, "core spec engines net", "xllamacpp"),
     "emulator": room(5, "core wire perf sim metrics net", "msgspec"),
     "cli": room(
         6,

@@ -1,0 +1,66 @@
+"""Why a process ended, for people: what its exit code means and which of its last log lines tells most."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+
+_EXCEPTION = re.compile(r"(?:^|[\s\]:])([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::| \().*)$")
+_TROUBLE = re.compile(
+    r"\b(error|fatal|failed|failure|cannot|can't|could not|couldn't|unable|abort|aborted|panic|out of memory|killed"
+    r"|not found|no such|denied|unknown|invalid|unrecognized)\b",
+    re.IGNORECASE,
+)
+#: lines that only say that the reason stands elsewhere
+_POINTERS = ("see root cause above", "traceback (most recent call last)", "see stack trace", "for more information")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+MAX_CHARS = 300
+
+_MEANING = {
+    signal.SIGKILL: " (out of memory?)",
+    signal.SIGSEGV: " (it crashed: a fault in the engine or its driver)",
+    signal.SIGBUS: " (it crashed: is /dev/shm or the disk full?)",
+    signal.SIGABRT: " (it gave up)",
+    signal.SIGILL: " (built for another processor?)",
+}
+_CODES = {126: " (the program can't be run)", 127: " (the program was not found)"}
+
+
+def exit_meaning(code: int) -> str:
+    """`code` as subprocess gives it (negative: a signal); 128 + n is how shells report signal n."""
+    number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
+    if number:
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = f"signal {number}"
+        meaning = _MEANING.get(signal.Signals(number), "") if name.startswith("SIG") else ""
+        return f"killed by {name}{meaning}"
+    if code == 0:
+        return "exited by itself with code 0"
+    return f"exited with code {code}{_CODES.get(code, '')}"
+
+
+def last_words(lines: Sequence[str], hint: Callable[[str], str | None] = lambda line: None) -> str:
+    """The line that best tells why the engine ended, "" where it said nothing.
+
+    The last exception if there is one, else the last line that speaks of trouble, else the last line. `hint` may
+    put the chosen line in plainer words (see Engine.loading_hint).
+    """
+    said = [text for line in lines if (text := _COLOURS.sub("", line).strip())]
+    told = [text for text in said if not any(pointer in text.lower() for pointer in _POINTERS)]
+    for text in reversed(told):
+        if match := _EXCEPTION.search(text):
+            return (hint(text) or match[1])[:MAX_CHARS]
+    for text in reversed(told):
+        if _TROUBLE.search(text):
+            return (hint(text) or text)[:MAX_CHARS]
+    if not told:
+        return ""
+    return (hint(told[-1]) or told[-1])[:MAX_CHARS]
+
+
+def exit_reason(code: int, lines: Sequence[str], hint: Callable[[str], str | None] = lambda line: None) -> str:
+    words = last_words(lines, hint)
+    return f"{exit_meaning(code)}: {words}" if words else exit_meaning(code)

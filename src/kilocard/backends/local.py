@@ -1,0 +1,180 @@
+"""Engines as processes on this machine: one per replica, each with its own port, log and GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kilocard.backends import models
+from kilocard.backends.base import ReplicaStatus, Report
+from kilocard.backends.gpus import GpuLedger, Inventory, discover
+from kilocard.backends.life_events import Drain, Idle, Stop
+from kilocard.backends.ports import Ports
+from kilocard.backends.readiness import Answer, Get
+from kilocard.backends.roster import Roster, Seat, by_number, no_such
+from kilocard.backends.runner import STATUS_LINES, Plan, Runner
+from kilocard.core.clock import Clock
+from kilocard.core.errors import BackendError
+from kilocard.engines.base import Engine, Launch, Placement
+from kilocard.net.client import fetch
+from kilocard.spec.model import ClusterSpec, PoolSpec
+
+HOST = "127.0.0.1"
+
+
+async def _get(url: str, limit: float) -> Answer:
+    return await fetch(url, timeout=limit, max_bytes=4 * 1024 * 1024)
+
+
+class LocalBackend:
+    """See Backend. `engines` gives an engine by its name; `report` is called in the event loop's thread.
+
+    `gpus`: None asks nvidia-smi and CUDA_VISIBLE_DEVICES in `open`. `default_model` gives the file for pools
+    without a model whose engine takes one (it may block and download; called in a thread).
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        report: Report,
+        log_dir: Path,
+        engines: Callable[[str], Engine],
+        *,
+        gpus: Inventory | None = None,
+        default_model: Callable[[], Path] = models.fetch,
+        env: Mapping[str, str] | None = None,
+        get: Get = _get,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._report = report
+        self._log_dir = log_dir
+        self._env = dict(os.environ if env is None else env)
+        self._get = get
+        self._clock = clock
+        self._default_model = default_model
+        self._look_for_gpus = gpus is None
+        self._ports = Ports(HOST)
+        self._engines = {name: engines(pool.engine) for name, pool in spec.pools.items()}
+        ours = {name: pool for name, pool in spec.pools.items() if self._starts(pool)}
+        ledger = GpuLedger(gpus or Inventory((), "not looked for yet"))
+        self._roster = Roster(ours, spec.pools.keys() - ours.keys(), self._gpu_count, ledger)
+        self._served = {
+            name: tuple(model.name for model in spec.models.values() if name in model.pools) for name in ours
+        }
+        self._runners: dict[str, Runner] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    # ---- describe
+
+    def replicas(self) -> tuple[ReplicaStatus, ...]:
+        return tuple(self._runners[name].status() for name in sorted(self._runners, key=by_number))
+
+    def describe(self, replica: str) -> ReplicaStatus:
+        return self._runner(replica).status(STATUS_LINES)
+
+    # ---- start
+
+    async def open(self) -> None:
+        """Raises GpuShortage, EngineError or BackendError before anything is started."""
+        loop = asyncio.get_running_loop()
+        pools = self._roster.pools
+        if self._look_for_gpus and any(map(self._gpu_count, pools.values())):
+            self._roster.ledger = GpuLedger(await loop.run_in_executor(None, discover, self._env))
+        for name, pool in list(pools.items()):
+            if pool.model is None and self._engines[name].capabilities.default_model:
+                file = await loop.run_in_executor(None, self._default_model)
+                pools[name] = replace(pool, model=str(file))
+            self._check_command(pools[name])
+        self._begin(self._roster.seat({name: pool.replicas.min for name, pool in pools.items()}))
+
+    async def start(self, pool: str) -> str:
+        self._roster.pool(pool)
+        [seat] = self._roster.seat({pool: 1})
+        self._begin([seat])
+        return seat.replica
+
+    async def scale(self, pool: str, count: int) -> None:
+        missing, surplus = self._roster.change(pool, count, self.replicas())
+        self._begin(self._roster.seat({pool: missing}))
+        for replica in surplus:
+            self._runners[replica].tell(Drain(self._clock(), f"scaled down to {count}"))
+
+    def _begin(self, seats: Iterable[Seat]) -> None:
+        for seat in seats:
+            pool, engine, served = self._roster.pools[seat.pool], self._engines[seat.pool], self._served[seat.pool]
+            plan = Plan(seat.replica, pool, engine, served, seat.gpus, self._log_dir, self._command)
+            runner = Runner(plan, self._ports, self._report, self._get, self._clock)
+            self._runners[seat.replica] = runner
+            self._tasks[seat.replica] = asyncio.get_running_loop().create_task(self._run(runner))
+
+    async def _run(self, runner: Runner) -> None:
+        try:
+            await runner.run()
+        finally:
+            self._roster.leave(runner.plan.id)
+
+    # ---- the command
+
+    def _check_command(self, pool: PoolSpec) -> None:
+        """What can't work for any replica is an error now, not a crash loop later."""
+        place = Placement(HOST, 1, tuple(range(self._gpu_count(pool))))
+        self._command(self._engines[pool.name].launch(pool, place, self._served[pool.name]), place.gpus)
+
+    def _command(self, launch: Launch, gpus: tuple[int, ...]) -> tuple[list[str], Mapping[str, str]]:
+        env = dict(self._env)
+        if gpus:
+            # nvidia-smi numbers GPUs by bus; CUDA by speed unless told so
+            env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
+        else:
+            env["CUDA_VISIBLE_DEVICES"] = ""  # it was given none, so it must not help itself to others'
+        env["PYTHONUNBUFFERED"] = "1"  # else the log's last words stay in a buffer when an engine is killed
+        env.update(launch.env)
+        program = shutil.which(launch.argv[0], path=env.get("PATH"))
+        if program is not None:
+            return [program, *launch.argv[1:]], env
+        if launch.fallback_module is not None:
+            return [sys.executable, "-m", launch.fallback_module, *launch.argv[1:]], env
+        raise BackendError(
+            f"can't find the program {launch.argv[0]}: install it, put it on PATH, or give its path as `command` "
+            "in the pool"
+        )
+
+    # ---- stop
+
+    async def drain(self, replica: str, reason: str) -> None:
+        runner = self._runner(replica)
+        runner.tell(Drain(self._clock(), reason))
+        await runner.stopped.wait()
+
+    def idle(self, replica: str) -> None:
+        self._runner(replica).tell(Idle(self._clock()))
+
+    async def stop(self, replica: str, reason: str) -> None:
+        runner = self._runner(replica)
+        runner.tell(Stop(self._clock(), reason))
+        await runner.stopped.wait()
+
+    async def close(self) -> None:
+        for runner in self._runners.values():
+            runner.tell(Stop(self._clock(), "kilocard stops"))
+        await asyncio.gather(*self._tasks.values())
+
+    # ---- look-up
+
+    def _starts(self, pool: PoolSpec) -> bool:
+        return not pool.endpoints and pool.dns is None and self._engines[pool.name].capabilities.launchable
+
+    def _gpu_count(self, pool: PoolSpec) -> int:
+        return self._engines[pool.name].gpu_count(pool)
+
+    def _runner(self, replica: str) -> Runner:
+        if replica not in self._runners:
+            raise no_such(replica, self._runners)
+        return self._runners[replica]
