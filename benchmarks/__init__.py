@@ -1,0 +1,1 @@
+"""Measurements. They print numbers and never fail because of one; errors do make them fail."""
