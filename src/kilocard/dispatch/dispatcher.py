@@ -1,0 +1,299 @@
+"""Events in, instructions out: where a request goes, when it waits, when it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from kilocard.dispatch import events as ev
+from kilocard.dispatch import refusals
+from kilocard.dispatch.config import PoolFacts
+from kilocard.dispatch.events import Event, Fault
+from kilocard.dispatch.fleet import Fleet
+from kilocard.dispatch.health import State
+from kilocard.dispatch.instructions import Drained, Instruction, Probe
+from kilocard.dispatch.placing import Placer
+from kilocard.dispatch.replica import Replica
+from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.retrying import Retrier
+from kilocard.dispatch.snapshot import FleetState, snapshot
+from kilocard.dispatch.stats import Stats
+from kilocard.dispatch.waiting import WaitingRoom
+from kilocard.routing.base import Outcome
+from kilocard.spec.model import ModelSpec
+
+NOTHING: tuple[Instruction, ...] = ()
+#: faults that say nothing about the replica
+BLAMELESS = frozenset({Fault.TOTAL})
+
+
+class Dispatcher:
+    """The state machine behind every driver. Not thread-safe; one call of `handle` at a time.
+
+    `models`: by public name. `pools`: what is known of each pool; one that is missing has no bounds.
+    `rng`: all chance (ties, weights, jitter), so equal seeds and events give equal instructions.
+    `scrape_interval`: seconds between two readings of one replica; ages are measured in it.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, ModelSpec],
+        pools: Mapping[str, PoolFacts],
+        rng: Random,
+        *,
+        scrape_interval: float = 1.0,
+    ) -> None:
+        self.stats = Stats()
+        self._rng = rng
+        self.fleet = Fleet(models, pools, rng, scrape_interval, self.stats)
+        self._models = self.fleet.models
+        self._replicas = self.fleet.replicas
+        self._requests: dict[int, LiveRequest] = {}
+        placer = Placer(self.fleet, self.stats)
+        self._place = placer.place
+        self._refuse = placer.refuse
+        self._room = WaitingRoom(placer, self._requests, self.stats)
+        self._retry = Retrier(placer, self._room, self._requests, self.stats).retry
+        self._handlers: dict[type, Callable[[Any], Sequence[Instruction]]] = {
+            ev.Arrived: self._arrived,
+            ev.Answered: self._answered,
+            ev.FirstContent: self._first_content,
+            ev.Finished: self._finished,
+            ev.Failed: self._failed,
+            ev.Abandoned: self._abandoned,
+            ev.ReplicaUp: self._replica_up,
+            ev.ReplicaDraining: self._replica_draining,
+            ev.ReplicaGone: self._replica_gone,
+            ev.Scraped: self._scraped,
+            ev.Probed: self._probed,
+            ev.Tick: self._tick,
+        }
+
+    def handle(self, event: Event) -> Sequence[Instruction]:
+        """Take one event; perform what comes back in order."""
+        return self._handlers[type(event)](event)
+
+    @property
+    def live(self) -> int:
+        """Requests whose end has not been seen, held ones included."""
+        return len(self._requests)
+
+    @property
+    def held(self) -> int:
+        return self._room.count
+
+    def snapshot(self, now: float) -> FleetState:
+        """Everything as plain data. O(replicas)."""
+        return snapshot(self.fleet, now, held=self._room.count, live=len(self._requests))
+
+    # --- a request's life
+
+    def _arrived(self, event: ev.Arrived) -> Sequence[Instruction]:
+        now, id, name, prompt, declared, deadline = event
+        model = self._models.get(name)
+        if model is None:
+            return (self._refuse(id, refusals.unknown_model(name, self._models)),)
+        if id in self._requests:
+            raise ValueError(f"request id {id} is in use: the driver must never reuse one")
+        if not model.routes:
+            return (self._refuse(id, refusals.no_capacity("no_replica", name, 0.0, 0)),)
+        model.budget.tokens += 0.2
+        expected = int(declared * model.output_mean / model.declared_mean) if declared else 0
+        request = LiveRequest(id, model, model.draw(self._rng), prompt, expected, declared, deadline)
+        self._requests[id] = request
+        if not model.hold.line:
+            send = self._place(now, request)
+            if send is not None:
+                return (send,)
+        return (self._room.hold(now, request),)
+
+    def _answered(self, event: ev.Answered) -> Sequence[Instruction]:
+        if event[1] not in self._requests:
+            self.stats.late_events += 1
+        return NOTHING
+
+    def _first_content(self, event: ev.FirstContent) -> Sequence[Instruction]:
+        now, id = event
+        request = self._requests.get(id)
+        if request is None or (replica := request.replica) is None or not request.pending:
+            self.stats.late_events += 1
+            return NOTHING
+        request.pending = False
+        request.content_at = now
+        replica.first_content(request.prompt)
+        pool = replica.pool
+        if pool.observers:
+            outcome = Outcome(now, request.prompt, now - request.sent_at, None, None, False)
+            for policy in pool.observers:
+                policy.observe(replica, outcome)
+        if request.trial:
+            request.trial = False
+            self.fleet.succeeded(now, replica, trial=True)
+        elif replica.listed:
+            for policy in pool.policies:
+                policy.update(replica)
+            return NOTHING
+        if self.fleet.relist(now, replica) and self._room.count:
+            return self._room.release(now, pool)
+        return NOTHING
+
+    def _finished(self, event: ev.Finished) -> Sequence[Instruction]:
+        now, id, status, produced = event
+        request = self._requests.pop(id, None)
+        if request is None:
+            self.stats.late_events += 1
+            return NOTHING
+        replica = request.replica
+        if replica is None:
+            # held, so there was nothing to finish: a driver's mistake, but nothing may leak
+            self.stats.late_events += 1
+            self._room.leave(request)
+            return NOTHING
+        self.stats.ends["finished"] += 1
+        if produced is not None:
+            request.model.learn(request.declared, produced)
+        pool = replica.pool
+        if pool.observers:
+            self._observe_end(now, request, replica, produced)
+        if status >= 500:
+            self.fleet.failed(now, replica, Fault.STATUS, request.sent_at, request.trial)
+        else:
+            health = replica.health
+            health.ok += 1
+            if health.consecutive or request.trial:
+                self.fleet.succeeded(now, replica, request.trial)
+        return self._give_back(now, request, replica)
+
+    def _observe_end(self, now: float, request: LiveRequest, replica: Replica, produced: int | None) -> None:
+        first = now - request.sent_at if request.pending else None
+        decode = 0.0 if request.pending else now - request.content_at
+        outcome = Outcome(now, request.prompt, first, decode, produced, False)
+        for policy in replica.pool.observers:
+            policy.observe(replica, outcome)
+
+    def _give_back(self, now: float, request: LiveRequest, replica: Replica) -> Sequence[Instruction]:
+        """The lease ends, exactly once: `request.replica` is its only copy."""
+        request.replica = None
+        replica.end(request.prompt, request.output, request.pending)
+        pool = replica.pool
+        if replica.listed and replica.health.state is State.READY:
+            for policy in pool.policies:
+                policy.update(replica)
+        elif replica.gone:
+            return NOTHING
+        else:
+            self.fleet.relist(now, replica)
+            if replica.draining and not replica.in_flight:
+                return (Drained(replica.id),)
+        if self._room.count:
+            return self._room.release(now, pool)
+        return NOTHING
+
+    def _abandoned(self, event: ev.Abandoned) -> Sequence[Instruction]:
+        now, id = event
+        request = self._requests.pop(id, None)
+        if request is None:
+            self.stats.late_events += 1
+            return NOTHING
+        self.stats.ends["abandoned"] += 1
+        replica = request.replica
+        if replica is None:
+            self._room.leave(request)
+            return NOTHING
+        if request.trial:
+            self.fleet.trial_void(replica)
+        return self._give_back(now, request, replica)
+
+    # --- failure
+
+    def _failed(self, event: ev.Failed) -> Sequence[Instruction]:
+        now, id, fault, _, detail = event
+        request = self._requests.get(id)
+        if request is None:
+            self.stats.late_events += 1
+            return NOTHING
+        self.stats.faults[fault.value] += 1
+        replica = request.replica
+        after: Sequence[Instruction] = NOTHING
+        content = False
+        if replica is None:
+            self._room.leave(request)
+            del self._requests[id]
+            return (self._refuse(id, refusals.upstream(fault, detail, request.attempts)),)
+        content = not request.pending
+        if fault in BLAMELESS:
+            if request.trial:
+                self.fleet.trial_void(replica)
+        else:
+            self.fleet.failed(now, replica, fault, request.sent_at, request.trial)
+            for policy in replica.pool.observers:
+                policy.observe(replica, Outcome(now, request.prompt, None, None, None, True))
+        after = self._give_back(now, request, replica)
+        request.trial = False
+        request.pending = True
+        request.spent += 1
+        request.all_connect = request.all_connect and fault is Fault.CONNECT
+        if replica.id not in request.tried:
+            request.tried += (replica.id,)
+        answer = (
+            None if content or fault is Fault.TOTAL or now >= request.deadline else self._retry(now, request, fault)
+        )
+        if answer is None:
+            del self._requests[id]
+            answer = self._refuse(id, refusals.upstream(fault, detail, request.attempts))
+        return (answer, *after)
+
+    # --- replicas
+
+    def _replica_up(self, event: ev.ReplicaUp) -> Sequence[Instruction]:
+        now, id, pool_name = event
+        replica = self.fleet.up(now, id, pool_name)
+        if replica is not None and self._room.count:
+            return self._room.release(now, replica.pool)
+        return NOTHING
+
+    def _replica_draining(self, event: ev.ReplicaDraining) -> Sequence[Instruction]:
+        replica = self.fleet.drain(event.now, event.replica)
+        if replica is None:
+            return NOTHING
+        out: list[Instruction] = [] if replica.in_flight else [Drained(replica.id)]
+        if self._room.count:
+            out.extend(self._room.release(event.now, replica.pool))
+        return out
+
+    def _replica_gone(self, event: ev.ReplicaGone) -> Sequence[Instruction]:
+        replica = self.fleet.gone(event.now, event.replica)
+        if replica is not None and self._room.count:
+            return self._room.release(event.now, replica.pool)
+        return NOTHING
+
+    def _scraped(self, event: ev.Scraped) -> Sequence[Instruction]:
+        now, id, sample = event
+        replica = self._replicas.get(id)
+        if replica is None:
+            self.stats.late_events += 1
+            return NOTHING
+        if sample is None:
+            self.stats.scrapes_failed += 1
+            return NOTHING
+        if self.fleet.scraped(now, replica, sample) and self._room.count:
+            return self._room.release(now, replica.pool)
+        return NOTHING
+
+    def _probed(self, event: ev.Probed) -> Sequence[Instruction]:
+        now, id, ok = event
+        replica = self._replicas.get(id)
+        if replica is None or replica.draining or replica.health.state is not State.PROBING:
+            self.stats.late_events += 1
+            return NOTHING
+        self.fleet.probed(now, replica, ok)
+        if self.fleet.relist(now, replica) and self._room.count:
+            return self._room.release(now, replica.pool)
+        return NOTHING
+
+    def _tick(self, event: ev.Tick) -> Sequence[Instruction]:
+        now = event.now
+        out: list[Instruction] = [Probe(id) for id in self.fleet.sweep(now)]
+        self._room.tick(now, self._models.values(), out)
+        return out

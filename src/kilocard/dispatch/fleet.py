@@ -1,0 +1,355 @@
+"""Models, pools and replicas: who is a member, and who may take a request now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from kilocard.core.load import LoadSample
+from kilocard.dispatch.config import PROBE_TIMEOUT, PoolFacts
+from kilocard.dispatch.events import Fault
+from kilocard.dispatch.health import OPEN, OUT, TRANSITIONS, Signal, State, may_be_out
+from kilocard.dispatch.hold import HoldQueue
+from kilocard.dispatch.overheat import judge, set_thresholds
+from kilocard.dispatch.replica import Replica
+from kilocard.dispatch.retry import RetryBudget
+from kilocard.dispatch.slow_start import allowance
+from kilocard.dispatch.stats import Stats
+from kilocard.routing.base import Policy
+from kilocard.routing.load import UNBOUNDED
+from kilocard.routing.registry import make_policy
+from kilocard.spec.model import ModelSpec
+
+#: a failing replica that has to stay in looks this many requests busier per failure, up to a bound, for some seconds
+HANDICAP, HANDICAP_MAX, HANDICAP_SECONDS = 2.0, 16.0, 5.0
+
+
+class Pool:
+    """Replicas of one pool. Health, overheat and slow start follow the first model that routes here."""
+
+    __slots__ = ("ejected", "facts", "members", "models", "name", "observers", "out", "policies", "replicas", "spec",
+                 "warm_at")  # fmt: skip
+
+    def __init__(self, name: str, facts: PoolFacts, spec: ModelSpec) -> None:
+        self.name = name
+        self.facts = facts
+        self.spec = spec
+        self.replicas: dict[str, Replica] = {}
+        #: of the replicas that are not draining: all; not ready; ejected or being probed
+        self.members = 0
+        self.out = 0
+        self.ejected = 0
+        #: when the replicas that came up together are warm; who comes later starts slowly
+        self.warm_at = UNBOUNDED
+        self.policies: tuple[Policy, ...] = ()
+        self.observers: tuple[Policy, ...] = ()
+        self.models: tuple[Model, ...] = ()
+
+
+class Route:
+    """One model's way into one pool: the policy instance with its own cursor or index."""
+
+    __slots__ = ("policy", "pool", "spilled", "weight")
+
+    def __init__(self, pool: Pool, weight: int, policy: Policy) -> None:
+        self.pool = pool
+        self.weight = weight
+        self.policy = policy
+        self.spilled = f"pool chosen by weight has no replica free: over to {pool.name}"
+
+
+class Model:
+    """A public name: routes with a positive weight, held requests, retry budget, output length learned."""
+
+    __slots__ = ("budget", "declared_mean", "hold", "output_mean", "routes", "spec", "total")
+
+    #: share of the newest request in the two means
+    NEW = 0.02
+
+    def __init__(self, spec: ModelSpec, routes: tuple[Route, ...]) -> None:
+        self.spec = spec
+        #: heaviest first: the order in which others are tried when the chosen pool is full
+        self.routes = tuple(sorted(routes, key=lambda route: -route.weight))
+        self.total = sum(route.weight for route in routes)
+        self.hold = HoldQueue()
+        self.budget = RetryBudget()
+        self.declared_mean = 1.0
+        self.output_mean = 1.0
+
+    def draw(self, rng: Random) -> Route:
+        """A route by weight."""
+        routes = self.routes
+        if len(routes) == 1:
+            return routes[0]
+        left = rng.random() * self.total
+        for route in routes:
+            left -= route.weight
+            if left < 0:
+                return route
+        return routes[-1]
+
+    def learn(self, declared: int, produced: int) -> None:
+        """Clients often ask for far more tokens than they get; the ratio of the means tells how far."""
+        self.declared_mean += self.NEW * (declared - self.declared_mean)
+        self.output_mean += self.NEW * (produced - self.output_mean)
+
+    @property
+    def members(self) -> int:
+        return sum(route.pool.members for route in self.routes)
+
+    def why_nobody(self) -> str:
+        """Reason of a hold."""
+        members = self.members
+        if not members:
+            return "no_replica"
+        if sum(route.pool.out for route in self.routes) == members:
+            return "all_ejected"
+        return "all_busy"
+
+
+class Fleet:
+    def __init__(
+        self,
+        models: Mapping[str, ModelSpec],
+        pools: Mapping[str, PoolFacts],
+        rng: Random,
+        scrape_interval: float,
+        stats: Stats,
+    ) -> None:
+        self._rng = rng
+        self._interval = scrape_interval
+        self._stats = stats
+        self.pools: dict[str, Pool] = {}
+        self.models: dict[str, Model] = {}
+        self.replicas: dict[str, Replica] = {}
+        for name, spec in models.items():
+            routes = []
+            for pool_name, weight in spec.pools.items():
+                pool = self.pools.get(pool_name)
+                if pool is None:
+                    pool = self.pools[pool_name] = Pool(pool_name, pools.get(pool_name, PoolFacts()), spec)
+                if weight > 0:
+                    route = Route(pool, weight, make_policy(spec.policy, rng))
+                    pool.policies += (route.policy,)
+                    if route.policy.observes:
+                        pool.observers += (route.policy,)
+                    routes.append(route)
+            model = self.models[name] = Model(spec, tuple(routes))
+            for route in routes:
+                route.pool.models += (model,)
+
+    # --- membership
+
+    def up(self, now: float, id: str, pool_name: str) -> Replica | None:
+        """The replica can serve. None: nothing new, or its pool is not ours."""
+        pool = self.pools.get(pool_name)
+        if pool is None:
+            self._stats.late_events += 1
+            return None
+        known = self.replicas.get(id)
+        if known is not None:
+            if known.pool is pool:
+                return None
+            self.gone(now, id)
+        replica = Replica(id, pool, now, self._interval)
+        spec = pool.spec
+        set_thresholds(replica, spec.overheat)
+        if pool.members == pool.out:
+            # the first of a cold pool: nobody else could take its share
+            pool.warm_at = now + spec.slow_start
+        elif now >= pool.warm_at and spec.slow_start > 0:
+            replica.ramp_from = now
+        self.replicas[id] = pool.replicas[id] = replica
+        pool.members += 1
+        self.relist(now, replica)
+        return replica
+
+    def drain(self, now: float, id: str) -> Replica | None:
+        replica = self.replicas.get(id)
+        if replica is None:
+            self._stats.late_events += 1
+            return None
+        if not replica.draining:
+            self._leave(replica)
+            replica.draining = True
+            self.relist(now, replica)
+            self._keep_floor(now, replica.pool)
+        return replica
+
+    def gone(self, now: float, id: str) -> Replica | None:
+        """Forget it. Requests still on it hold the object and are given back to that."""
+        replica = self.replicas.pop(id, None)
+        if replica is None:
+            self._stats.late_events += 1
+            return None
+        pool = replica.pool
+        del pool.replicas[id]
+        if not replica.draining:
+            self._leave(replica)
+        replica.gone = True
+        self.relist(now, replica)
+        for policy in pool.policies:
+            policy.forget(replica)
+        self._keep_floor(now, pool)
+        return replica
+
+    def _leave(self, replica: Replica) -> None:
+        pool = replica.pool
+        state = replica.health.state
+        pool.members -= 1
+        pool.out -= state is not State.READY
+        pool.ejected -= state in OUT
+
+    # --- availability
+
+    def relist(self, now: float, replica: Replica) -> bool:
+        """Bring the policies up to date about a replica. True: it can take requests and could not before."""
+        pool = replica.pool
+        hot = judge(replica)
+        if hot is not replica.hot:
+            replica.hot = hot
+            self._stats.overheats += hot
+        state = replica.health.state
+        replica.open = state in OPEN and not (hot or replica.draining or replica.gone)
+        if state is State.HALF_OPEN:
+            # one request at a time, whatever old ones are still there; 0 makes its send take the slow path
+            replica.limit = 0.0
+            want = replica.open
+        else:
+            bound = pool.facts.max_in_flight
+            replica.limit = min(UNBOUNDED if bound is None else bound, allowance(replica, now, pool.spec.slow_start))
+            want = replica.open and replica.in_flight < replica.limit
+        if want:
+            if replica.listed:
+                for policy in pool.policies:
+                    policy.update(replica)
+                return False
+            replica.listed = True
+            for policy in pool.policies:
+                policy.add(replica)
+            return True
+        if replica.listed:
+            replica.listed = False
+            for policy in pool.policies:
+                policy.remove(replica)
+        return False
+
+    def scraped(self, now: float, replica: Replica, sample: LoadSample) -> bool:
+        replica.scraped(now, sample)
+        set_thresholds(replica, replica.pool.spec.overheat)
+        return self.relist(now, replica)
+
+    # --- health
+
+    def shift(self, replica: Replica, signal: Signal) -> None:
+        """One transition; the pool's counts follow."""
+        health = replica.health
+        before = health.state
+        after = health.state = TRANSITIONS[before, signal]
+        pool = replica.pool
+        pool.out += (after is not State.READY) - (before is not State.READY)
+        pool.ejected += (after in OUT) - (before in OUT)
+
+    def succeeded(self, now: float, replica: Replica, trial: bool) -> None:
+        """A request ended well, or a trial got its first byte. Called where that changes something."""
+        health = replica.health
+        health.consecutive = 0
+        replica.handicap = 0.0
+        if trial and not replica.draining and not replica.gone and health.state is State.TRIAL:
+            others = replica.pool.members - replica.pool.out
+            self.shift(replica, Signal.TRIAL_OK)
+            health.recover(now)
+            self._stats.recoveries += 1
+            if others and replica.pool.spec.slow_start > 0:
+                replica.ramp_from = now
+
+    def trial_void(self, replica: Replica) -> None:
+        if not replica.draining and not replica.gone and replica.health.state is State.TRIAL:
+            self.shift(replica, Signal.TRIAL_VOID)
+
+    def failed(self, now: float, replica: Replica, fault: Fault, sent_at: float, trial: bool) -> None:
+        """An attempt failed there by the replica's fault. The caller relists it."""
+        health = replica.health
+        if replica.draining or replica.gone:
+            return
+        if not trial and (health.state is not State.READY or sent_at < health.ready_since):
+            return  # an old request: what it says was known when the replica was taken out
+        health.failed(now)
+        pool = replica.pool
+        spec = pool.spec.eject
+        connect = fault is Fault.CONNECT
+        cause = "trial" if trial else health.verdict(spec, connect)
+        replica.handicap = min(HANDICAP_MAX, HANDICAP * health.consecutive)
+        if cause is None:
+            return
+        others_out = pool.ejected if trial else pool.out
+        if others_out + 1 <= may_be_out(pool.members, spec.max_share):
+            health.back_off(now, spec, self._rng)
+            self.shift(replica, Signal.EJECT)
+        elif connect or trial:
+            health.rest(now)
+            self.shift(replica, Signal.REST)
+        else:
+            self._stats.ejections["floor"] += 1
+            return
+        health.cause = f"{cause}: {fault.value}"
+        self._stats.ejections[cause] += 1
+
+    def probed(self, now: float, replica: Replica, ok: bool) -> None:
+        health = replica.health
+        if ok:
+            self.shift(replica, Signal.PROBE_OK)
+        else:
+            health.back_off(now, replica.pool.spec.eject, self._rng)
+            self.shift(replica, Signal.PROBE_FAILED)
+
+    def _keep_floor(self, now: float, pool: Pool) -> None:
+        """The pool has shrunk: ejected replicas come back to trial, the soonest due first, until the floor holds."""
+        allowed = may_be_out(pool.members, pool.spec.eject.max_share)
+        while pool.ejected > allowed:
+            ejected = [r for r in pool.replicas.values() if r.health.state in OUT and not r.draining]
+            soonest = min(ejected, key=lambda replica: replica.health.until)
+            self.shift(soonest, Signal.FLOOR)
+            self.relist(now, soonest)
+
+    # --- time
+
+    def sweep(self, now: float) -> list[str]:
+        """What time does to each replica. Returns those to be probed."""
+        probe: list[str] = []
+        ready = State.READY
+        for replica in self.replicas.values():
+            changed = replica.ramp_from is not None
+            if not replica.stale and replica.grow_old(now):
+                set_thresholds(replica, replica.pool.spec.overheat)
+                changed = True
+            health = replica.health
+            if health.state is ready:
+                if replica.handicap and now - health.last_failure_at >= HANDICAP_SECONDS:
+                    replica.handicap = 0.0
+                    changed = True
+                eject = replica.pool.spec.eject
+                health.rotate(now, eject.window)
+                if health.level:
+                    health.forgive(now, eject)
+            elif now >= health.until and not replica.draining:
+                changed |= self._time_is_up(now, replica, probe)
+            if changed:
+                self.relist(now, replica)
+        return probe
+
+    def _time_is_up(self, now: float, replica: Replica, probe: list[str]) -> bool:
+        health = replica.health
+        match health.state:
+            case State.EJECTED:
+                self.shift(replica, Signal.BACKOFF_OVER)
+                health.until = now + PROBE_TIMEOUT
+                self._stats.probes += 1
+                probe.append(replica.id)
+            case State.PROBING:
+                self.probed(now, replica, ok=False)
+            case State.RESTING:
+                self.shift(replica, Signal.BACKOFF_OVER)
+            case _:
+                return False
+        return True

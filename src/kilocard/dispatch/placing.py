@@ -1,0 +1,63 @@
+"""One attempt: choose a replica, count the request there, say so."""
+
+from __future__ import annotations
+
+from kilocard.core.decision import Decision
+from kilocard.core.errors import KilocardError
+from kilocard.dispatch.fleet import Fleet
+from kilocard.dispatch.health import Signal, State
+from kilocard.dispatch.instructions import Refuse, Send
+from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.stats import Stats
+
+
+class Placer:
+    """Turns a request into a Send or a Refuse, and counts both."""
+
+    def __init__(self, fleet: Fleet, stats: Stats) -> None:
+        self._fleet = fleet
+        self._stats = stats
+        self._replicas = fleet.replicas
+
+    def place(self, now: float, request: LiveRequest) -> Send | None:
+        """Send the request to a replica that it has not failed on, if one is free."""
+        route = request.route
+        tried = request.tried
+        decision = route.policy.choose(tried)
+        if decision is None:
+            for other in request.model.routes:
+                if other is not route and (decision := other.policy.choose(tried)) is not None:
+                    decision = Decision(decision.target, other.spilled, decision.score)
+                    break
+            else:
+                return None
+        replica = self._replicas[decision[0]]
+        request.replica = replica
+        request.pending = True
+        request.sent_at = now
+        attempt = request.attempts = request.attempts + 1
+        replica.begin(request.prompt, request.output)
+        pool = replica.pool
+        if replica.in_flight >= replica.limit or replica.waiting >= replica.trip:
+            if replica.health.state is State.HALF_OPEN:
+                self._fleet.shift(replica, Signal.TRIAL_SENT)
+                request.trial = True
+            self._fleet.relist(now, replica)
+        else:
+            for policy in pool.policies:
+                policy.update(replica)
+        self._stats.decisions[decision[1]] += 1
+        return Send(request.id, attempt, replica.id, pool.name, decision)
+
+    def untried(self, request: LiveRequest, members: int) -> bool:
+        """Whether a replica exists that it has not failed on, free or not."""
+        failed_on = 0
+        for id in request.tried:
+            replica = self._replicas.get(id)
+            if replica is not None and not replica.draining and request.model in replica.pool.models:
+                failed_on += 1
+        return members > failed_on
+
+    def refuse(self, id: int, error: KilocardError) -> Refuse:
+        self._stats.refusals[error.code] += 1
+        return Refuse(id, error)

@@ -1,0 +1,53 @@
+"""The errors that end a request here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kilocard.core.errors import CapacityError, KilocardError, NotFound, UpstreamError, UpstreamTimeout
+from kilocard.dispatch.config import RETRY_AFTER
+from kilocard.dispatch.events import Fault
+
+TIMEOUTS = frozenset({Fault.FIRST_TOKEN, Fault.IDLE, Fault.TOTAL})
+
+WORDS = {
+    Fault.CONNECT: "could not be reached",
+    Fault.RESET: "closed the connection before its response was whole",
+    Fault.STATUS: "answered with an error",
+    Fault.PROTOCOL: "did not answer in HTTP",
+    Fault.FIRST_TOKEN: "did not begin its answer in time",
+    Fault.IDLE: "stopped in the middle of its answer",
+    Fault.TOTAL: "did not finish before the request's deadline",
+}
+
+#: names of models that an error message lists at most
+NAMES = 10
+
+
+def unknown_model(name: str, known: Iterable[str]) -> KilocardError:
+    names = sorted(known)
+    some = ", ".join(names[:NAMES]) + (", …" if len(names) > NAMES else "")
+    return NotFound(f"there is no model {name[:200]!r}; there is: {some}", code="model_not_found", param="model")
+
+
+def no_capacity(code: str, model: str, seconds: float, held: int) -> KilocardError:
+    """`code`: hold_full, hold_timeout or no_replica."""
+    match code:
+        case "hold_full":
+            message = f"model {model}: every replica is busy and {held} requests wait already; try again later"
+        case "no_replica":
+            message = f"model {model}: no replica is running, and none came up within {seconds:.3g} s"
+        case _:
+            message = f"model {model}: every replica was busy for {seconds:.3g} s; try again later"
+    return CapacityError(message, code=code, retry_after=RETRY_AFTER[code])
+
+
+def upstream(fault: Fault, detail: str, attempts: int) -> KilocardError:
+    """502, or 504 for a time-out; the code is the fault's own name. Replica addresses stay inside."""
+    tries = "" if attempts <= 1 else f" ({attempts} attempts)"
+    message = f"the replica {WORDS[fault]}{tries}"
+    error = UpstreamTimeout if fault in TIMEOUTS else UpstreamError
+    result = error(message, code=fault.value)
+    if detail:
+        result.add_note(detail)  # for logs; clients never see where replicas live
+    return result

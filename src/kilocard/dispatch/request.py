@@ -1,0 +1,52 @@
+"""A request that the dispatcher has not yet seen the end of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kilocard.dispatch.events import Fault
+
+if TYPE_CHECKING:
+    from kilocard.dispatch.fleet import Model, Route
+    from kilocard.dispatch.replica import Replica
+
+
+class LiveRequest:
+    """`replica` is the lease: the very object, not its id, so a replica that goes and comes back is another one."""
+
+    __slots__ = (
+        "all_connect", "attempts", "content_at", "deadline", "declared", "fault", "held_at", "hold_until", "id",
+        "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at", "spent", "trial", "tried",
+    )  # fmt: skip
+
+    def __init__(self, id: int, model: Model, route: Route, prompt: int, output: int, declared: int, deadline: float):
+        self.id = id
+        self.model = model
+        #: the pool that the weights chose
+        self.route = route
+        self.prompt = prompt
+        #: tokens expected / asked for
+        self.output = output
+        self.declared = declared
+        self.deadline = deadline
+        #: where it is now; None: held
+        self.replica: Replica | None = None
+        #: without a first content byte on the present attempt
+        self.pending = True
+        self.content_at = 0.0
+        self.trial = False
+        self.sent_at = 0.0
+        #: sends in all
+        self.attempts = 0
+        #: failed attempts that count against retry.attempts
+        self.spent = 0
+        #: replicas on which it failed
+        self.tried: tuple[str, ...] = ()
+        #: so far no replica has even been reached
+        self.all_connect = True
+        #: why it is held again
+        self.fault: Fault | None = None
+        self.held_at = 0.0
+        #: set at the first hold, kept over later ones; 0: never held
+        self.hold_until = 0.0
+        self.not_before = 0.0

@@ -1,0 +1,53 @@
+"""After a failure: another replica, a wait, or the end."""
+
+from __future__ import annotations
+
+from kilocard.dispatch.config import ONLY_REPLICA_PAUSE
+from kilocard.dispatch.events import Fault
+from kilocard.dispatch.instructions import Instruction
+from kilocard.dispatch.placing import Placer
+from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.stats import Stats
+from kilocard.dispatch.waiting import WaitingRoom
+
+
+class Retrier:
+    """Only for requests whose client has seen no content yet; the caller has seen to that."""
+
+    def __init__(self, placer: Placer, room: WaitingRoom, requests: dict[int, LiveRequest], stats: Stats) -> None:
+        self._place = placer.place
+        self._untried = placer.untried
+        self._room = room
+        self._requests = requests
+        self._stats = stats
+
+    def retry(self, now: float, request: LiveRequest, fault: Fault) -> Instruction | None:
+        """Another replica, a wait for one, or None: no retry."""
+        model = request.model
+        members = model.members
+        untried = self._untried(request, members)
+        if request.all_connect and not untried:
+            # Nothing was ever processed, so nothing is at risk: wait for whoever comes back. Each replica that
+            # refused a connection is out or rests, so this can't spin; the hold's own deadline bounds it.
+            request.tried = ()
+            request.spent = 0
+            return self._room.hold_again(now, request, fault, parked=False)
+        if request.spent >= model.spec.retry.attempts:
+            return None
+        if not model.budget.take(now, len(self._requests)):
+            self._stats.retries_denied += 1
+            return None
+        if untried:
+            send = self._place(now, request)
+            if send is not None:
+                self._stats.retries[fault.value] += 1
+                return send
+            return self._room.hold_again(now, request, fault, parked=True)
+        if not members:
+            request.tried = ()
+            return self._room.hold_again(now, request, fault, parked=False)
+        if members == 1 and fault is Fault.RESET:
+            request.tried = ()
+            request.not_before = now + ONLY_REPLICA_PAUSE * 2.0 ** (request.spent - 1)
+            return self._room.hold_again(now, request, fault, parked=True)
+        return None

@@ -1,0 +1,35 @@
+"""Counts of what the dispatcher did. Plain numbers that only grow; the gateway exports them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+
+def _counts() -> defaultdict[str, int]:
+    return defaultdict(int)
+
+
+@dataclass(slots=True)
+class Stats:
+    #: Sends by the decision's reason
+    decisions: defaultdict[str, int] = field(default_factory=_counts)
+    #: Holds by reason
+    holds: defaultdict[str, int] = field(default_factory=_counts)
+    #: Refuses by error code
+    refusals: defaultdict[str, int] = field(default_factory=_counts)
+    #: second and later attempts, by the fault that made them necessary
+    retries: defaultdict[str, int] = field(default_factory=_counts)
+    #: failed attempts by fault
+    faults: defaultdict[str, int] = field(default_factory=_counts)
+    #: replicas taken out, by cause; "floor" counts those that had to stay in
+    ejections: defaultdict[str, int] = field(default_factory=_counts)
+    #: endings that were not refusals: finished, abandoned
+    ends: defaultdict[str, int] = field(default_factory=_counts)
+    overheats: int = 0
+    probes: int = 0
+    recoveries: int = 0
+    scrapes_failed: int = 0
+    retries_denied: int = 0
+    #: events for requests or replicas that are not known (any more)
+    late_events: int = 0

@@ -1,0 +1,59 @@
+"""What a policy is."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from random import Random
+from typing import NamedTuple, Protocol
+
+from kilocard.core.decision import Decision
+from kilocard.routing.load import ReplicaLoad
+
+
+class Outcome(NamedTuple):
+    """What one attempt showed of a replica. Seconds and tokens; None: not known or not yet."""
+
+    now: float
+    prompt_tokens: int
+    #: from sending to the first byte
+    first_content_s: float | None
+    #: from the first byte to the end, and what was generated in that time
+    decode_s: float | None
+    output_tokens: int | None
+    failed: bool
+
+
+class Policy(Protocol):
+    """Chooses among the replicas of one pool for one model. One instance per (model, pool): no shared cursor."""
+
+    name: str
+    #: whether `observe` does anything; others are spared the call
+    observes: bool
+
+    def __len__(self) -> int:
+        """Replicas that can be chosen now."""
+
+    def add(self, replica: ReplicaLoad) -> None:
+        """It can take requests (again)."""
+
+    def remove(self, replica: ReplicaLoad) -> None:
+        """It can't, for whatever reason. Unknown replicas are fine."""
+
+    def forget(self, replica: ReplicaLoad) -> None:
+        """It is gone for good: remove it, and what was learned of it."""
+
+    def update(self, replica: ReplicaLoad) -> None:
+        """The load of a replica that was added has changed."""
+
+    def choose(self, exclude: Container[str] = (), key: int | None = None) -> Decision | None:
+        """One replica not in `exclude`, or None. `key` identifies the prompt's prefix, where it is known.
+
+        The caller sends to the target or does not ask: a cursor may have moved.
+        """
+
+    def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
+        """An attempt there came to something."""
+
+
+class PolicyFactory(Protocol):
+    def __call__(self, rng: Random) -> Policy: ...

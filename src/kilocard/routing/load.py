@@ -1,0 +1,193 @@
+"""What we believe of one replica's load, and how the belief is made.
+
+Two sources. Our own requests in flight (`n`) are exact and instant. The engine's gauges R (running) and W
+(waiting) count other gateways' requests too, but are old by up to a scrape interval, lag by seconds under load
+and read 0 for the first ~18 s of a cold start (vllm#49538). So own counts lead, gauges correct:
+
+    foreign  F = max(0, R + W − max(n at this sample, n at the sample before)) × fade(age)
+    load       = n + F                          equal to R + W + dispatched since − finished since, where F > 0
+    capacity C = max_running, or the R that was seen while requests waited, whichever is less; unknown: no bound
+    waiting    = max(0, W + n − n at sample  (only if W > 0),  load − C)
+                 but at most  pending + F + max(0, W − pending at sample − F at sample)
+
+`n` at the sample before is there because gauges lag: a falling load must not look like foreign load. `pending`
+are own requests without a first byte: what streams can't be waiting. The last term keeps preempted requests,
+which have streamed and wait again. `fade` is 1 up to 2 scrape intervals and falls to 0 at 5; then the sample
+is stale and everything but own counts is forgotten: stale metrics never take a replica out.
+
+Missing gauges are unknown, not 0: F is then 0 and waiting comes from `max_running` alone, if at all.
+"""
+
+from __future__ import annotations
+
+from kilocard.core.load import LoadSample
+
+#: scrape intervals: up to the first a sample counts in full, from the second on not at all
+FADE_FROM = 2.0
+STALE_AFTER = 5.0
+#: KV use from which a queue is believed to be for want of memory, and below which it can't be (shares)
+KV_TIGHT = 0.90
+KV_ROOMY = 0.80
+
+UNBOUNDED = float("inf")
+
+
+class ReplicaLoad:
+    """The load of one replica: own requests, gauges, and the estimate made of both. Counts are requests.
+
+    `waiting` and `load` are kept up to date by each method. `prefill` are prompt tokens of pending requests,
+    `decode` expected output tokens and `context` expected KV tokens of all own requests in flight.
+    `handicap` is a penalty in requests that health sets for a replica that fails but has to stay in.
+    """
+
+    __slots__ = (
+        "_excess", "_foreign_at_sample", "_learned", "_offset", "_previous_in_flight", "_queued_before", "_slack",
+        "_waiting_base", "context", "decode", "foreign", "handicap", "id", "in_flight", "interval", "kv_tokens",
+        "kv_usage", "max_running", "pending", "prefill", "sample", "sampled_at", "stale", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, id: str, max_running: int | None = None, interval: float = 1.0) -> None:
+        self.id = id
+        self.max_running = max_running
+        #: seconds between two scrapes
+        self.interval = interval
+        self.in_flight = 0
+        self.pending = 0
+        self.prefill = 0
+        self.decode = 0
+        self.context = 0
+        self.foreign = 0.0
+        self.waiting = 0.0
+        self.handicap = 0.0
+        #: the last reading, None when there is none or it is stale
+        self.sample: LoadSample | None = None
+        self.sampled_at = -UNBOUNDED
+        self.stale = True
+        self.kv_usage: float | None = None
+        self.kv_tokens: float | None = None
+        self._learned = UNBOUNDED
+        self._queued_before = False
+        self._previous_in_flight = 0
+        self._foreign_at_sample = 0.0
+        self._waiting_base = -UNBOUNDED
+        self._excess = 0.0
+        self._offset = -UNBOUNDED
+        self._slack = 0.0
+        self._settle()
+
+    @property
+    def load(self) -> float:
+        """Requests in the engine by our estimate."""
+        return self.in_flight + self.foreign
+
+    @property
+    def capacity(self) -> float:
+        """Requests that it runs at once; infinite where unknown."""
+        known = UNBOUNDED if self.max_running is None else float(self.max_running)
+        return min(known, self._learned)
+
+    @property
+    def waiting_known(self) -> bool:
+        """Whether `waiting` = 0 is a statement rather than ignorance."""
+        return self.max_running is not None or (self.sample is not None and self.sample.waiting is not None)
+
+    def begin(self, prompt_tokens: int, output_tokens: int) -> None:
+        """A request was sent to it."""
+        n = self.in_flight = self.in_flight + 1
+        pending = self.pending = self.pending + 1
+        self.prefill += prompt_tokens
+        self.decode += output_tokens
+        self.context += prompt_tokens + (output_tokens >> 1)
+        waiting = n + self._offset
+        if waiting > 0.0:
+            bound = pending + self._slack
+            self.waiting = waiting if waiting < bound else bound
+        else:
+            self.waiting = 0.0
+
+    def first_content(self, prompt_tokens: int) -> None:
+        """A pending request has its first byte: it is prefilled and runs."""
+        pending = self.pending = self.pending - 1
+        self.prefill -= prompt_tokens
+        if self.waiting > 0.0:
+            bound = pending + self._slack
+            if self.waiting > bound:
+                self.waiting = bound
+
+    def end(self, prompt_tokens: int, output_tokens: int, pending: bool) -> None:
+        """A request has ended there, however; `pending` as it was: without a first byte."""
+        n = self.in_flight = self.in_flight - 1
+        if pending:
+            self.pending -= 1
+            self.prefill -= prompt_tokens
+        self.decode -= output_tokens
+        self.context -= prompt_tokens + (output_tokens >> 1)
+        waiting = n + self._offset
+        if waiting > 0.0:
+            bound = self.pending + self._slack
+            self.waiting = waiting if waiting < bound else bound
+        else:
+            self.waiting = 0.0
+
+    def scraped(self, now: float, sample: LoadSample) -> None:
+        """A reading of its gauges has come."""
+        n = self.in_flight
+        running, waiting = sample.running, sample.waiting
+        known = (running or 0.0) + (waiting or 0.0)
+        self.sample = sample
+        self.sampled_at = now
+        self.stale = False
+        self.kv_usage = sample.kv_usage
+        if sample.kv_tokens:
+            self.kv_tokens = sample.kv_tokens
+        foreign = max(0.0, known - max(n, self._previous_in_flight))
+        self._previous_in_flight = n
+        self.foreign = self._foreign_at_sample = foreign
+        self._learn(running, waiting, sample.kv_usage)
+        self._waiting_base = waiting - n if waiting else -UNBOUNDED
+        self._excess = max(0.0, (waiting or 0.0) - self.pending - foreign)
+        self._settle()
+
+    def grow_old(self, now: float) -> bool:
+        """Time has passed without a new reading. True when the estimate changed."""
+        if self.stale:
+            return False
+        age = (now - self.sampled_at) / self.interval
+        if age >= STALE_AFTER:
+            self.stale = True
+            self.sample = None
+            self.kv_usage = None
+            self.foreign = self._excess = 0.0
+            self._learned = UNBOUNDED
+            self._queued_before = False
+            self._waiting_base = -UNBOUNDED
+        elif age > FADE_FROM and self._foreign_at_sample:
+            self.foreign = self._foreign_at_sample * (STALE_AFTER - age) / (STALE_AFTER - FADE_FROM)
+        else:
+            return False
+        self._settle()
+        return True
+
+    def _learn(self, running: float | None, waiting: float | None, kv_usage: float | None) -> None:
+        """Requests that wait while others run show what it can run: memory is full, whatever max_running says.
+
+        One sample is no proof: a burst waits for a step or two. Two in a row, or a full KV cache, are.
+        """
+        if running is None or waiting is None:
+            return
+        tight = kv_usage is not None and kv_usage >= KV_TIGHT
+        if waiting > 0:
+            if running > 0 and (tight or self._queued_before):
+                self._learned = running
+        elif kv_usage is not None and kv_usage < KV_ROOMY:
+            self._learned = UNBOUNDED
+        elif self._learned < running:
+            self._learned = running
+        self._queued_before = waiting > 0
+
+    def _settle(self) -> None:
+        """Fold the rarely changing parts into `_offset` and `_slack`, so that a request costs two additions."""
+        self._offset = max(self._waiting_base, self.foreign - self.capacity)
+        self._slack = self.foreign + self._excess
+        waiting = max(0.0, self.in_flight + self._offset)
+        self.waiting = min(waiting, self.pending + self._slack)

@@ -1,0 +1,50 @@
+"""One after the other."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Container
+from random import Random
+
+from kilocard.core.decision import Decision
+from kilocard.routing.base import Outcome
+from kilocard.routing.load import ReplicaLoad
+
+
+class RoundRobin:
+    """The replica that has gone longest without a turn. The order is the cursor: first in line is next.
+
+    Unavailable replicas are not in line; one that comes (back) joins at the end. All steps are O(1).
+    """
+
+    name = "round_robin"
+    observes = False
+    reason = "round_robin: next in turn"
+
+    def __init__(self, rng: Random) -> None:
+        self._line: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def add(self, replica: ReplicaLoad) -> None:
+        self._line.setdefault(replica.id)
+
+    def remove(self, replica: ReplicaLoad) -> None:
+        self._line.pop(replica.id, None)
+
+    def forget(self, replica: ReplicaLoad) -> None:
+        self.remove(replica)
+
+    def update(self, replica: ReplicaLoad) -> None:
+        """Load does not matter."""
+
+    def choose(self, exclude: Container[str] = (), key: int | None = None) -> Decision | None:
+        for replica in self._line:
+            if not exclude or replica not in exclude:
+                self._line.move_to_end(replica)
+                return Decision(replica, self.reason, 0.0)
+        return None
+
+    def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
+        """Nothing is learned."""

@@ -1,0 +1,52 @@
+"""The common half of policies that send to the lowest score."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from random import Random
+
+from kilocard.core.decision import Decision
+from kilocard.routing.base import Outcome
+from kilocard.routing.index import LoadIndex
+from kilocard.routing.load import ReplicaLoad
+
+
+class ScoredPolicy:
+    """Keeps a LoadIndex of `score(replica)`; a subclass says what the score is and why."""
+
+    name = "scored"
+    observes = False
+    reason = "lowest score"
+
+    def __init__(self, rng: Random) -> None:
+        self._index = LoadIndex(rng)
+        self._put = self._index.put
+        self._best = self._index.best
+
+    def score(self, replica: ReplicaLoad) -> float:
+        """Lower is better."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def add(self, replica: ReplicaLoad) -> None:
+        self._put(replica.id, self.score(replica))
+
+    def remove(self, replica: ReplicaLoad) -> None:
+        self._index.discard(replica.id)
+
+    def forget(self, replica: ReplicaLoad) -> None:
+        self.remove(replica)
+
+    def update(self, replica: ReplicaLoad) -> None:
+        self._put(replica.id, self.score(replica))
+
+    def choose(self, exclude: Container[str] = (), key: int | None = None) -> Decision | None:
+        best = self._best(exclude)
+        if best is None:
+            return None
+        return Decision(best[2], self.reason, best[0])
+
+    def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
+        """Most scores need only the load."""
