@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
 from kilocard.spec.problems import Path, Problems, did_you_mean
-from kilocard.spec.units import address, show
+from kilocard.spec.units import listen_address, show
 from kilocard.spec.vocabulary import NEEDS_NO_MODEL, NEVER_STARTED
 
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104  # compared with, not bound to
@@ -125,7 +125,7 @@ def _complete_models(spec: ClusterSpec, problems: Problems) -> dict[str, ModelSp
 
 def _check_model(model: ModelSpec, path: Path, spec: ClusterSpec, problems: Problems) -> None:
     pools = (*path, "pools")
-    if not model.pools and not problems.touches(pools, (*path, "pool")):
+    if not model.pools and not problems.touches(pools, (*path, "pool")) and not problems.at(path):
         problems.add(path, "has no pool, and there is none of its name", "add pools: {name of a pool: 100}")
     if model.pools and not sum(model.pools.values()) and not problems.touches(pools):
         problems.add(pools, "has only weights of 0, so no request can go anywhere", "give one pool a weight above 0")
@@ -151,7 +151,7 @@ def _check_gateway(spec: ClusterSpec, problems: Problems) -> None:
     path: Path = ("gateway", "admin")
     if problems.touches(("gateway", "listen"), path):
         return
-    listen, admin = address(spec.gateway.listen, lowest_port=0), address(spec.gateway.admin, lowest_port=0)
+    listen, admin = listen_address(spec.gateway.listen), listen_address(spec.gateway.admin)
     same_host = listen.host == admin.host or not _WILDCARDS.isdisjoint({listen.host, admin.host})
     if listen.port == admin.port and listen.port and same_host:
         problems.add(path, f"is {admin}, which listen ({listen}) takes already", "use another port")

@@ -226,7 +226,7 @@ SOME_SHARE = Unit(
 #: port 0: any free one
 LISTEN = Unit(
     "host:port",
-    lambda value: str(units.address(value, lowest_port=0)),
+    lambda value: str(units.listen_address(value)),
     str,
     ({"type": "string", "pattern": r"^(?:\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+):[0-9]+$"},),
 )

@@ -82,6 +82,10 @@ class Problems:
         """Is there a problem at one of these paths, or beneath? Then what follows from it is not worth saying."""
         return any(path in self._spoilt for path in paths)
 
+    def at(self, path: Path) -> bool:
+        """Is there a problem at this very path?"""
+        return any(problem.path == path for problem in self._found)
+
     def _line(self, path: Path) -> Line | None:
         """The line of the path, or of the nearest thing above it that is in the file."""
         for length in range(len(path), 0, -1):

@@ -190,6 +190,11 @@ def address(value: object, *, lowest_port: int = 1) -> Address:
     return Address(host(name), port(digits, lowest=lowest_port))
 
 
+def listen_address(value: object) -> Address:
+    """An address to listen on: like `address`, and port 0 is any free one."""
+    return address(value, lowest_port=0)
+
+
 def format_duration(seconds: float) -> str | float:
     """`90.0` → `1m30s`; a number that the units don't fit exactly stays a number of seconds."""
     if not seconds:

@@ -6,8 +6,8 @@ from __future__ import annotations
 ENGINES = frozenset({"vllm", "sglang", "trtllm", "llamacpp", "ollama", "transformers", "emulated", "external"})
 #: never started by kilocard: pools need `endpoints` or `dns`
 NEVER_STARTED = frozenset({"external"})
-#: started without a model source
-NEEDS_NO_MODEL = frozenset({"emulated", "external"})
+#: need no model source: nothing to load, or (llamacpp) a small default model, see engines.base.Capabilities
+NEEDS_NO_MODEL = frozenset({"emulated", "external", "llamacpp"})
 
 POLICIES = ("round_robin", "least_connections", "queue_depth", "adaptive")
 POLICIES_LATER = {"prefix_affinity": "it comes in a later version; use queue_depth until then"}
