@@ -30,6 +30,8 @@ class Capabilities:
     launchable: bool
     #: a pool without `model` gets the small model that `kilocard model fetch` fetches (a GGUF file)
     default_model: bool = False
+    #: /v1/models lists exactly what it serves: ready then also means that `upstream_model` is in that list
+    lists_models: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ REPLICA_STATE = Metric(
 REPLICA_SAMPLE_AGE = Metric(
     "kilocard_replica_sample_age_seconds", "gauge", "Age of the replica's last load reading.", ("pool", "replica")
 )
-DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by reason.", ("policy", "reason"))
+DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by reason.", ("reason",))
 SCRAPE_DURATION = Metric(
     "kilocard_scrape_duration_seconds", "histogram", "Time to fetch one replica's metrics page.", (), SCRAPE_BUCKETS
 )

@@ -162,3 +162,12 @@ def test_a_real_vllm_page(load: Way) -> None:
 def test_a_real_sglang_page_of_an_overloaded_server(load: Way) -> None:
     sample = load((FIXTURES / "sglang_overloaded.txt").read_text(), SGLANG)
     assert (sample.running, sample.waiting, sample.kv_usage) == (162.0, 2826.0, 0.28)
+
+
+def test_series_without_a_model_label_belong_to_every_model(load: Way) -> None:
+    page = '#\nvllm:num_requests_running{engine="0"} 2\nvllm:num_requests_running{engine="0",model_name="b"} 5\n'
+    assert load(page, VLLM, ("b",)).running == 7.0
+
+
+def test_a_counter_declared_bare_is_found_with_the_suffix(load: Way) -> None:
+    assert load("#\nx_total 5\n", Dialect(preemptions_total=("x",))).preemptions_total == 5.0

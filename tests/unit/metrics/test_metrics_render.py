@@ -88,6 +88,13 @@ def test_a_full_family_folds_further_series_into_other() -> None:
     assert requests.folded >= 7
 
 
+@pytest.mark.parametrize("unknown", [None, math.nan])
+def test_an_unknown_gauge_is_left_out(unknown: float | None) -> None:
+    registry = Registry()
+    registry.gauge(GAUGE).labels("m", "p").set(unknown)
+    assert registry.render() == b"# HELP g A gauge.\n# TYPE g gauge\n"
+
+
 def test_removed_series_leave_the_page() -> None:
     registry = Registry()
     gauge = registry.gauge(GAUGE)

@@ -1,0 +1,57 @@
+"""Hugging Face `transformers serve`: for trying a model out. Options as in transformers' cli/serve.py (typer)."""
+
+from __future__ import annotations
+
+from kilocard.engines import command
+from kilocard.engines.base import Capabilities, Launch, MetricsPage, Placement
+from kilocard.engines.flags import Lists, flags
+from kilocard.engines.hints import FAILURES, UVICORN, hint, reader
+from kilocard.spec.model import PoolSpec
+
+_OWNED = {"host": command.HOST, "port": command.PORT, "force-model": command.MODEL}
+
+_HINTS = (
+    hint(r"Loading (?:weights|checkpoint shards):\s+(\d+)%", "loading weights: {0}%"),
+    hint(r"Missing dependencies for the serving CLI", "Python packages missing: pip install 'transformers[serving]'"),
+)
+
+
+class Transformers:
+    name = "transformers"
+    capabilities = Capabilities(
+        aborts_on_disconnect=False,  # only some of its generation paths do
+        stream_usage=False,  # ignores stream_options, and refuses it with --input-validation
+        prefix_cache=False,
+        shutdown_flag=None,
+        keep_alive=5.0,  # uvicorn's default
+        needs_gpu=False,
+        launchable=True,
+        lists_models=False,  # /v1/models lists the hub cache, and answers 500 without a hub
+    )
+
+    def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:
+        command.model_of(pool)  # requests carry it; the program itself is not told
+        argv = ["transformers", "serve", "--host", place.host, "--port", str(place.port)]
+        argv += flags(pool, _OWNED, negate="--no-{}".format, lists=Lists.REPEATED)
+        return Launch(command.program(pool, argv), dict(pool.env))
+
+    def upstream_model(self, pool: PoolSpec, public_name: str) -> str:
+        """The hub name or folder that it is to load; it loads on the first request."""
+        return pool.served_model_name or pool.model or public_name
+
+    def liveness_path(self, pool: PoolSpec) -> str:
+        return "/health"
+
+    def readiness_path(self, pool: PoolSpec) -> str:
+        return "/health"
+
+    loading_hint = staticmethod(reader(_HINTS, FAILURES, UVICORN))
+
+    def metrics_pages(self, pool: PoolSpec) -> tuple[MetricsPage, ...]:
+        return ()
+
+    def max_running(self, pool: PoolSpec) -> int | None:
+        return None
+
+    def gpu_count(self, pool: PoolSpec) -> int:
+        return command.gpus(pool, usual=0)
