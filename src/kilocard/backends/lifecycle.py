@@ -74,6 +74,8 @@ class Life:
         self._began = now
         self._alive_at: float | None = None
         self._ready_at: float | None = None
+        self._answers = ""  # what the last probe that was not ready saw
+        self._log_says = ""
         self._trouble = ""  # why the last start failed; kept while it is tried again
         self._verdict = ""  # why we ended a process that did not become ready in time
 
@@ -119,7 +121,9 @@ class Life:
         self.phases = StartPhases()
         self._process = True
         self._began, self._alive_at, self._ready_at, self._unready, self._verdict = now, None, None, 0, ""
-        self._enter(S.STARTING, now, self._trouble, now + self._start.timeout)
+        self._enter(S.STARTING, now, "", now + self._start.timeout)
+        self._answers = self._log_says = ""
+        self._explain()
         return [Spawn()]
 
     def _spawned(self, now: float) -> list[Instruction]:
@@ -135,8 +139,15 @@ class Life:
     def _hint(self, now: float, text: str) -> list[Instruction]:
         if self.state in (S.STARTING, S.LOADING) and not self._verdict:
             self._alive(now)
-            self.reason = f"{text} (last time: {self._trouble})" if self._trouble else text
+            self._log_says = text
+            self._explain()
         return []
+
+    def _explain(self) -> None:
+        """Why it is not ready: what it answers, what its log says, and why the start before failed."""
+        says = f"log: {self._log_says}" if self._log_says else ""
+        before = f"last time: {self._trouble}" if self._trouble else ""
+        self.reason = "; ".join(part for part in (self._answers, says, before) if part)
 
     def _alive(self, now: float) -> None:
         if self.state is S.STARTING:
@@ -156,10 +167,11 @@ class Life:
             return self._doubted(now, health, event.detail)
         if health is not Health.NO_ANSWER:
             self._alive(now)
-            if self._ready_at is not None:  # it served before
-                self.reason = event.detail
-                if health is Health.SLOW:  # busy is not dead: this alone must never lead to a kill
-                    self.deadline = now + self._start.timeout
+            self._answers = event.detail
+            self._explain()
+            if self._ready_at is not None and health is Health.SLOW:
+                # it served before, and busy is not dead: this alone must never lead to a kill
+                self.deadline = now + self._start.timeout
         return []
 
     def _serves(self, now: float) -> list[Instruction]:
@@ -185,6 +197,7 @@ class Life:
         if self._unready < UNREADY_ANSWERS:
             return []
         self._enter(S.LOADING, now, detail, now + self._start.timeout)
+        self._answers, self._log_says, self._trouble = detail, "", ""
         return self._leave(f"it says that it can't serve: {detail}")
 
     # ---- ending
