@@ -100,7 +100,7 @@ pages = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(page=pages, models=st.sampled_from([(), ("m",), ("m", "0")]), quoted=st.sampled_from([False] * 4 + [True]))
 def test_the_fast_way_says_what_the_exact_way_says(page: str, models: tuple[str, ...], quoted: bool) -> None:
     body = (json.dumps(page) if quoted else page).encode("utf-8", "replace")
@@ -114,7 +114,7 @@ def test_the_fast_way_says_what_the_exact_way_says(page: str, models: tuple[str,
         assert extract(body, dialect, 1.0, models) == sample_from(samples, dialect, 1.0, models)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(body=st.binary(max_size=60))
 def test_bytes_that_are_no_utf8_are_the_same_to_both(body: bytes) -> None:
     page = b'# page\ne:running{model_name="' + body + b'"} 3\ne:running{model_name="\xff' + body + b'"} 4\n'
@@ -136,7 +136,7 @@ def grouped_page(rng: random.Random, names: list[str]) -> bytes:
     return "\n".join(lines).encode()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_remembered_layout_changes_nothing_but_the_cost(seed: int) -> None:
     rng = random.Random(seed)

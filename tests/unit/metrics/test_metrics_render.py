@@ -40,7 +40,7 @@ def test_the_page_reads_as_expected() -> None:
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     gauges=st.dictionaries(st.tuples(texts, texts), st.one_of(st.none(), st.floats()), max_size=5),
     counters=st.dictionaries(texts, st.one_of(st.integers(0, 2**60), st.floats(0, 1e300)), max_size=5),
