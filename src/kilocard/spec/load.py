@@ -50,10 +50,17 @@ def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...]) -
     # Not resolved: messages should name the file as people write it. Comparing is done on resolved paths.
     target = path.parent / base
     chain = (*chain, path)
-    if target.resolve() in {one.resolve() for one in chain} or len(chain) > LONGEST_CHAIN:
+    if _real(target) in {_real(one) for one in chain} or len(chain) > LONGEST_CHAIN:
         way = " → ".join(str(one) for one in (*chain, target))
         raise InvalidClusterFile([Problem(("extends",), at, f"goes round in a circle ({way})", "break the circle")])
     return merged(_read(target, env, chain), document)
+
+
+def _real(path: FilePath) -> FilePath:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # symbolic links in a circle; opening it will say so
+        return path.absolute()
 
 
 def _text(path: FilePath) -> str:

@@ -17,6 +17,8 @@ Line = int | str
 
 #: more than this many problems are counted, not printed
 MOST_PRINTED = 200
+#: difflib takes 10 µs a pair: a file with thousands of pools and as many misspelt names should not take minutes
+MOST_COMPARED = 300
 
 
 def path_text(path: Path) -> str:
@@ -104,7 +106,7 @@ class Problems:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Advice for an unknown word: the nearest known one, or all of them."""
-    known = sorted(known)
+    known = sorted(known)[:MOST_COMPARED]
     folded = {name.lower().replace("-", "_"): name for name in reversed(known)}
     near = difflib.get_close_matches(word[:100].lower().replace("-", "_"), folded, n=1, cutoff=0.6)
     if near:

@@ -98,6 +98,13 @@ def test_extends_in_a_circle(tmp_path: Path) -> None:
     assert "extends: goes round in a circle" in found
 
 
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "b.yaml")
+    (tmp_path / "b.yaml").symlink_to(tmp_path / "a.yaml")
+    (found,) = refused(write(tmp_path, "c.yaml", "extends: a.yaml"))
+    assert "a.yaml: cluster file: can't be read" in found
+
+
 @pytest.mark.parametrize("name", ["5", "[a]", "''", '"a\\0b"'])
 def test_extends_wants_a_file_name(tmp_path: Path, name: str) -> None:
     (found,) = refused(write(tmp_path, "c.yaml", f"extends: {name}"))
