@@ -71,21 +71,25 @@ if __name__ != "__main__":
     from kilocard.engines.base import Capabilities, Launch, MetricsPage, Placement
     from kilocard.spec.model import ClusterSpec, DrainSpec, GpuSpec, ModelSpec, PoolSpec, ReplicaRange, StartSpec
 
+    CAPABILITIES = Capabilities(
+        aborts_on_disconnect=True,
+        stream_usage=True,
+        prefix_cache=False,
+        shutdown_flag=None,
+        keep_alive=None,
+        needs_gpu=False,
+        launchable=True,
+        lists_models=True,
+    )
+    QUICK = StartSpec(backoff=0.05, backoff_max=0.2, crash_loop=3)
+
     @dataclass
     class FakeEngine:
         """`program`: what to run in place of the server."""
 
         name: str = "fake"
         program: tuple[str, ...] = (sys.executable, "-I", "-S", __file__)
-        capabilities: Capabilities = Capabilities(
-            aborts_on_disconnect=True,
-            stream_usage=True,
-            prefix_cache=False,
-            shutdown_flag=None,
-            keep_alive=None,
-            needs_gpu=False,
-            launchable=True,
-        )
+        capabilities: Capabilities = CAPABILITIES
         launched: list[Placement] = field(default_factory=list)
 
         def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:
@@ -121,7 +125,7 @@ if __name__ != "__main__":
         replicas: int = 1,
         gpus: GpuSpec | None = None,
         grace: float = 60.0,
-        start: StartSpec = StartSpec(backoff=0.05, backoff_max=0.2, crash_loop=3),
+        start: StartSpec = QUICK,
         endpoints: tuple[str, ...] = (),
         **args: str | float,
     ) -> ClusterSpec:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fake_engine import FakeEngine, one_pool
 
+from fake_engine import FakeEngine, one_pool
 from kilocard.backends.base import Backend, ReplicaState, Report
 from kilocard.backends.fake import FakeBackend
 from kilocard.backends.gpus import Gpu, Inventory

@@ -15,15 +15,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import fake_engine
 import pytest
-from fake_engine import FakeEngine, is_alive, one_pool
 
+import fake_engine
+from fake_engine import FakeEngine, is_alive, one_pool
 from kilocard.backends.base import ReplicaState
 from kilocard.backends.gpus import Gpu, Inventory
 from kilocard.backends.local import LocalBackend
 from kilocard.core.errors import BackendError, EngineError, GpuShortage
-from kilocard.core.replica import Change, Found, Leaving, Lost
+from kilocard.core.replica import Change, Leaving, Lost
 from kilocard.spec.model import ClusterSpec, GpuSpec, StartSpec
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes and signals are POSIX")
@@ -67,6 +67,10 @@ async def running(spec: ClusterSpec, log_dir: Path, **options: Any) -> Any:
     assert not left, "close() leaves no process"
 
 
+def read(path: str) -> str:
+    return Path(path).read_text()
+
+
 def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 50))  # type: ignore[arg-type]  # an async function's call is a coroutine
 
@@ -84,7 +88,7 @@ def test_from_start_to_stop(tmp_path: Path) -> None:
             assert status.phases.loading > 0.2
             assert status.phases.total < 20
             assert status.log[-1] == "engine: loading weights"
-            assert Path(status.log_file).read_text().startswith("kilocard: starting ")
+            assert read(status.log_file).startswith("kilocard: starting ")
             pids = [status.pid for status in bench.backend.replicas()]
             assert all(map(is_alive, pids))
             await bench.backend.stop("p-0", "a test")
@@ -343,7 +347,7 @@ def test_the_engine_does_not_survive_a_sigkill_of_its_guard(tmp_path: Path) -> N
         async with running(one_pool(family=str(family)), tmp_path) as bench:
             await bench.until_state(ReplicaState.READY)
             *pids, stray = json.loads(family.read_text())  # the one that left the group has no keeper any more
-            guard = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+            guard = int(read(f"/proc/{pids[0]}/stat").rpartition(")")[2].split()[1])
             os.kill(guard, signal.SIGKILL)
             try:
                 await bench.until(lambda: not any(map(is_alive, pids)), 5)

@@ -45,20 +45,21 @@ def exit_meaning(code: int) -> str:
 def last_words(lines: Sequence[str], hint: Callable[[str], str | None] = lambda line: None) -> str:
     """The line that best tells why the engine ended, "" where it said nothing.
 
-    The last exception if there is one, else the last line that speaks of trouble, else the last line. `hint` may
-    put the chosen line in plainer words (see Engine.loading_hint).
+    Among lines that speak of trouble: the last that `hint` has plainer words for (Engine.loading_hint: somebody
+    knew it for a cause), else the last exception, else the last one. Without any: the last line.
     """
     said = [text for line in lines if (text := _COLOURS.sub("", line).strip())]
     told = [text for text in said if not any(pointer in text.lower() for pointer in _POINTERS)]
-    for text in reversed(told):
+    trouble = [text for text in reversed(told) if _EXCEPTION.search(text) or _TROUBLE.search(text)]
+    for text in trouble:
+        if plain := hint(text):
+            return plain[:MAX_CHARS]
+    for text in trouble:
         if match := _EXCEPTION.search(text):
-            return (hint(text) or match[1])[:MAX_CHARS]
-    for text in reversed(told):
-        if _TROUBLE.search(text):
-            return (hint(text) or text)[:MAX_CHARS]
-    if not told:
-        return ""
-    return (hint(told[-1]) or told[-1])[:MAX_CHARS]
+            return match[1][:MAX_CHARS]
+    for text in (trouble or told[::-1])[:1]:
+        return (hint(text) or text)[:MAX_CHARS]
+    return ""
 
 
 def exit_reason(code: int, lines: Sequence[str], hint: Callable[[str], str | None] = lambda line: None) -> str:

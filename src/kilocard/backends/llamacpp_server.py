@@ -147,7 +147,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         try:
             kept.append(xllamacpp.Server(fill(xllamacpp.CommonParams(), flags)))
         except Exception as error:  # whatever it is, the process must end and say so
-            print(f"error: llama.cpp did not start: {error}", file=sys.stderr, flush=True)
+            print(f"llama.cpp did not start ({error}) See root cause above.", file=sys.stderr, flush=True)
             done.set()
 
     def leave(number: int, frame: FrameType | None) -> None:

@@ -136,7 +136,9 @@ class LocalBackend:
             env["CUDA_VISIBLE_DEVICES"] = ""  # it was given none, so it must not help itself to others'
         env["PYTHONUNBUFFERED"] = "1"  # else the log's last words stay in a buffer when an engine is killed
         env.update(launch.env)
-        program = shutil.which(launch.argv[0], path=env.get("PATH"))
+        # what is installed beside us comes first, also where our virtual environment is not activated
+        beside = os.path.dirname(sys.executable)
+        program = shutil.which(launch.argv[0], path=os.pathsep.join([beside, env.get("PATH", os.defpath)]))
         if program is not None:
             return [program, *launch.argv[1:]], env
         if launch.fallback_module is not None:

@@ -30,7 +30,7 @@ async def probe(get: Get, url: str, path: str, wanted: Iterable[str] = ()) -> tu
     """Health and, unless it is READY, what was seen.
 
     `wanted`: names that the engine's model list must have, where it keeps one: some engines answer their health
-    page before the model or its adapters can serve. An engine without a list (404, an error) is believed.
+    page before the model or its adapters can serve. An answer that is no list (404, an error) is passed over.
     """
     try:
         answer = await get(url + path, PROBE_TIMEOUT)

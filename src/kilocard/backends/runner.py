@@ -209,7 +209,9 @@ class Runner:
     async def _watch_health(self) -> None:
         engine, pool = self.plan.engine, self.plan.pool
         path = engine.readiness_path(pool)
-        wanted = {engine.upstream_model(pool, name) for name in self.plan.served_names}
+        wanted: set[str] = set()
+        if engine.capabilities.lists_models:
+            wanted = {engine.upstream_model(pool, name) for name in self.plan.served_names}
         began = self._clock()
         while True:
             url = self.url
