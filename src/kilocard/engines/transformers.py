@@ -10,6 +10,9 @@ from kilocard.spec.model import PoolSpec
 
 _OWNED = {"host": command.HOST, "port": command.PORT, "force-model": command.MODEL}
 
+#: version from which the model can be given on the command line: loaded at the start, kept while idle
+_PRELOADS_SINCE = (5, 19)
+
 _HINTS = (
     hint(r"Loading (?:weights|checkpoint shards):\s+(\d+)%", "loading weights: {0}%"),
     hint(r"Missing dependencies for the serving CLI", "Python packages missing: pip install 'transformers[serving]'"),
@@ -30,13 +33,18 @@ class Transformers:
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:
-        command.model_of(pool)  # requests carry it; the program itself is not told
-        argv = ["transformers", "serve", "--host", place.host, "--port", str(place.port)]
+        """Before 5.19 the program is not told its model: requests carry it, and the first one waits for the load."""
+        model = command.model_of(pool)
+        argv = ["transformers", "serve"]
+        version = command.version(pool)
+        if version is not None and version >= _PRELOADS_SINCE:
+            argv.append(model)
+        argv += ["--host", place.host, "--port", str(place.port)]
         argv += flags(pool, _OWNED, negate="--no-{}".format, lists=Lists.REPEATED)
         return Launch(command.program(pool, argv), dict(pool.env))
 
     def upstream_model(self, pool: PoolSpec, public_name: str) -> str:
-        """The hub name or folder that it is to load; it loads on the first request."""
+        """The hub name or folder that it is to load; see `launch` for when."""
         return pool.served_model_name or pool.model or public_name
 
     def liveness_path(self, pool: PoolSpec) -> str:

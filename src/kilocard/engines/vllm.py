@@ -1,4 +1,7 @@
-"""vLLM. Flags from its arg_utils (all booleans of its config classes are BooleanOptionalAction, lists nargs="+")."""
+"""vLLM. Flags from its arg_utils: booleans of its config classes have a --no- form, lists are nargs="+".
+
+Checked against `vllm serve --help=all` of 0.32.0.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,14 @@ _OWNED = {
     "pp": command.PIPELINE,
 }
 #: booleans that have no --no- form: store_true outside the config classes
-_STORE_TRUE = {"disable-log-stats", "aggregate-engine-logging", "headless"}
+_STORE_TRUE = {
+    "aggregate-engine-logging", "data-parallel-multi-port-external-lb", "disable-log-stats", "dpm", "grpc", "headless",
+}  # fmt: skip
 #: short spellings of vLLM's own
-_SHORT = {"dp", "O", "q", "cc", "ac"}
+_SHORT = {
+    "ac", "asc", "cc", "dc", "dcp", "dp", "dpa", "dpb", "dpe", "dph", "dpl", "dpm", "dpn", "dpp", "dpr", "ep", "n", "O",
+    "pcp", "q", "r", "sc",
+}  # fmt: skip
 
 #: first version with --shutdown-timeout; without it vLLM aborts running requests on SIGTERM
 _SHUTDOWN_SINCE = (0, 18)

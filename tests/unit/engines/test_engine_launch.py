@@ -47,6 +47,10 @@ def test_vllm_lets_running_requests_finish_where_it_can(version: str | None, fla
     )
 
 
+def test_vllm_flags_without_a_negative_form_are_left_out() -> None:
+    assert command("vllm", args={"disable-log-stats": False, "headless": False, "dp": 2}).endswith("qwen -dp 2")
+
+
 def test_vllm_keeps_a_shutdown_timeout_of_the_users_own() -> None:
     assert command("vllm", version="0.18", args={"shutdown-timeout": 5}).count("--shutdown-timeout") == 1
 
@@ -101,6 +105,11 @@ def test_transformers_is_told_its_model_by_each_request() -> None:
     )
     pool = PoolSpec("p", "transformers", model="/models/smol")
     assert engine("transformers").upstream_model(pool, "public") == "/models/smol"
+
+
+def test_transformers_loads_its_model_at_the_start_where_it_can() -> None:
+    assert command("transformers", version="5.19.0").startswith("transformers serve org/m --host")
+    assert command("transformers", version="4.57").startswith("transformers serve --host")
 
 
 def test_emulated() -> None:
@@ -177,7 +186,7 @@ def test_ollama_settings_that_it_would_ignore_in_silence_are_refused() -> None:
 
 
 def test_values_that_look_like_flags_stay_with_theirs() -> None:
-    assert launch("vllm", args={"x": "-y", "n": -1, "s": "-2"}).argv[-5:] == ("--x=-y", "--n", "-1", "--s", "-2")
+    assert launch("vllm", args={"x": "-y", "seed": -1, "s": "-2"}).argv[-5:] == ("--x=-y", "--seed", "-1", "--s", "-2")
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang", "trtllm", "ollama", "transformers"])
