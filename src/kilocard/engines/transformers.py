@@ -22,8 +22,8 @@ _HINTS = (
 class Transformers:
     name = "transformers"
     capabilities = Capabilities(
-        aborts_on_disconnect=False,  # only some of its generation paths do
-        stream_usage=False,  # ignores stream_options, and refuses it with --input-validation
+        aborts_on_disconnect=False,  # only while it streams
+        stream_usage=False,  # ignores stream_options (5.19 with a warning); sends the usage in the last chunk unasked
         prefix_cache=False,
         shutdown_flag=None,
         keep_alive=5.0,  # uvicorn's default
