@@ -49,7 +49,7 @@ HOUSE = {
     "cli": room(
         6,
         "core spec wire metrics perf engines routing net dispatch scrape sim gateway backends emulator",
-        "typer click rich uvloop msgspec yaml",
+        "typer rich uvloop msgspec yaml",
     ),
 }
 

@@ -52,6 +52,7 @@ class ClientConnection(asyncio.Protocol):
         "_lingering",
         "_parser",
         "_queue",
+        "_read_bytes",
         "_reading_paused",
         "_refusal",
         "_request_id",
@@ -76,6 +77,7 @@ class ClientConnection(asyncio.Protocol):
         self._headers: Headers = []
         self._head: RequestHead | None = None
         self._head_bytes = 0
+        self._read_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._in_message = False
@@ -102,6 +104,7 @@ class ClientConnection(asyncio.Protocol):
                 if self._lingering <= 0:
                     self.transport.abort()
             return
+        self._read_bytes = len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -111,8 +114,7 @@ class ClientConnection(asyncio.Protocol):
         if self._in_message and self._head is None:
             self._head_bytes += len(data)
             if self._head_bytes > self.plane.limits.header:
-                limit = self.plane.limits.header
-                self._refusal = HeaderTooLarge(f"The request's head is larger than {limit} bytes.")
+                self._head_too_large()
         elif self._in_message:
             self.since = self.plane.clock()
         if self._arrivals:
@@ -175,7 +177,12 @@ class ClientConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         head = read_request_headers(self._headers)
         self._head = head
-        if head.content_length is not None and head.content_length > self.plane.limits.body:
+        limit = self.plane.limits.header
+        if self._head_bytes + self._read_bytes > limit and (
+            len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers) > limit
+        ):
+            self._head_too_large()
+        elif head.content_length is not None and head.content_length > self.plane.limits.body:
             self._too_large()
         elif head.expects_continue and self._current is None and not self._queue:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -310,6 +317,10 @@ class ClientConnection(asyncio.Protocol):
         elif waited > limits.keep_alive or self.plane.draining:
             self._closing = True
             self.transport.close()
+
+    def _head_too_large(self) -> None:
+        limit = self.plane.limits.header
+        self._refusal = HeaderTooLarge(f"The request's head is larger than {limit} bytes (gateway.limits.header).")
 
     def _too_large(self) -> None:
         limit = self.plane.limits.body

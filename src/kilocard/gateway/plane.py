@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -190,7 +190,7 @@ class Plane:
         if instructions:
             self._perform(instructions)
 
-    def _perform(self, instructions: list[Instruction] | tuple[Instruction, ...]) -> None:
+    def _perform(self, instructions: Sequence[Instruction]) -> None:
         for instruction in instructions:
             if type(instruction) is Send:
                 exchange = self.exchanges[instruction.request]
@@ -278,7 +278,8 @@ class Plane:
     @property
     def ready(self) -> bool:
         """Some replica can serve, and the gateway is not on its way out."""
-        return not self.draining and self.dispatcher.any_available()
+        pools = self.dispatcher.fleet.pools.values()
+        return not self.draining and any(pool.members > pool.out for pool in pools)
 
     def _serve_other(self, client: ClientConnection, arrival: Arrival) -> None:
         path, get = arrival.path, arrival.method in (b"GET", b"HEAD")

@@ -10,7 +10,8 @@ from typing import Any
 
 from kilocard.core.errors import BackendError
 from kilocard.core.replica import Change
-from kilocard.dispatch.dispatcher import Dispatcher, PoolFacts
+from kilocard.dispatch.config import PoolFacts
+from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.engines.registry import engine
 from kilocard.gateway.admin import Admin
 from kilocard.gateway.downstream import ClientConnection
@@ -19,9 +20,9 @@ from kilocard.gateway.state import FleetMeters
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.net.server import Server
 from kilocard.scrape.poller import Poller
-from kilocard.scrape.source import Source
+from kilocard.scrape.discovery.source import Discovery
 from kilocard.spec.model import ClusterSpec
-from kilocard.spec.units import listen_address
+from kilocard.spec.units import address
 
 log = logging.getLogger("kilocard.gateway")
 
@@ -37,7 +38,7 @@ class Gateway:
         self,
         spec: ClusterSpec,
         *,
-        sources: Sequence[Source] = (),
+        sources: Sequence[Discovery] = (),
         describe: Callable[[], dict[str, dict[str, Any]]] = dict,
         rng: random.Random | None = None,
     ) -> None:
@@ -47,7 +48,7 @@ class Gateway:
             pool.name: PoolFacts(max_running=engine(pool.engine).max_running(pool), max_in_flight=pool.max_in_flight)
             for pool in spec.pools.values()
         }
-        dispatcher = Dispatcher(spec.models, facts, rng)
+        dispatcher = Dispatcher(spec.models, facts, rng, scrape_interval=spec.gateway.scrape_interval)
         self._poller = Poller(self._on_sample, interval=spec.gateway.scrape_interval, rng=rng, now=loop.time)
         self.spec = spec
         self.plane = Plane(spec, dispatcher, self._poller, Telemetry(list(spec.models)), loop.time)
@@ -68,7 +69,7 @@ class Gateway:
     async def start(self) -> None:
         """Listen and begin. Raises BackendError where an address can't be had (nothing is left open then)."""
         loop = asyncio.get_running_loop()
-        host, port = listen_address(self.spec.gateway.listen)
+        host, port = address(self.spec.gateway.listen, lowest_port=0)
         try:
             self._listener = await loop.create_server(
                 lambda: ClientConnection(self.plane), host, port, backlog=4096, reuse_address=True
@@ -81,7 +82,7 @@ class Gateway:
             ) from error
         self.port = self._listener.sockets[0].getsockname()[1]
         try:
-            admin_host, admin_port = listen_address(self.spec.gateway.admin)
+            admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)
             self.admin_port = await self._admin.start(admin_host, admin_port)
         except BackendError:
             self._listener.close()
@@ -89,7 +90,7 @@ class Gateway:
         self.plane.start()
         self._poller.start()
         for source in self._sources:
-            await source.start(self.apply)
+            source.start(self.apply)
 
     async def stop(self) -> None:
         """Fail readiness, keep serving for shutdown_delay, refuse new connections, let requests finish, end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilocard import __version__
@@ -17,26 +18,15 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
     snapshot = plane.dispatcher.snapshot(now)
     replicas = []
     seen = set()
-    for view in snapshot.replicas:
-        target = plane.targets.get(view.id)
-        row: dict[str, Any] = {**describe.get(view.id, {})}
-        row.update(
-            id=view.id,
-            pool=view.pool,
-            state=view.state,
-            url=target.endpoint.url if target is not None else None,
-            running=view.running,
-            waiting=view.waiting,
-            kv_usage=view.kv_usage,
-            in_flight=view.in_flight,
-            age_s=view.age_s,
-            reason=view.reason,
-        )
-        scrape = plane.scrape_status(view.id)
+    for view in snapshot["replicas"]:
+        replica = view["id"]
+        target = plane.targets.get(replica)
+        row = describe.get(replica, {}) | view | {"url": target.endpoint.url if target is not None else None}
+        scrape = plane.scrape_status(replica)
         if scrape is not None and scrape.error is not None:
             row["scrape_error"] = scrape.error
         replicas.append(row)
-        seen.add(view.id)
+        seen.add(replica)
     for replica, row in describe.items():
         if replica not in seen:
             replicas.append(_UNKNOWN | row | {"id": replica})
@@ -47,16 +37,13 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
             "draining": plane.draining,
             "connections": len(plane.connections),
             "in_flight": len(plane.exchanges),
-            "held": sum(model.held for model in snapshot.models),
+            "held": snapshot["held"],
             "buffered_bytes": plane.buffered,
             "uptime_s": round(now - plane.started_at, 3),
         },
-        "models": [
-            {"id": model.name, "policy": model.policy, "pools": dict(model.pools), "held": model.held}
-            for model in snapshot.models
-        ],
+        "models": [{"id": model["name"], **model} for model in snapshot["models"]],
         "pools": [
-            {"id": pool.name, "engine": pool.engine, "model": pool.model} for pool in plane.spec.pools.values()
+            {"id": pool["name"], "engine": plane.spec.pools[pool["name"]].engine, **pool} for pool in snapshot["pools"]
         ],
         "replicas": replicas,
     }
@@ -99,14 +86,15 @@ class FleetMeters:
         for family in self._replica.values():
             family.children.clear()  # replicas that are gone leave no series behind
         self._states.children.clear()
-        for view in snapshot.replicas:
+        for view in snapshot["replicas"]:
+            values: Mapping[str, Any] = view
             for field, family in self._replica.items():
-                family.labels(view.pool, view.id).set(getattr(view, field))
-            self._states.labels(view.pool, view.id, view.state).set(1)
-        for model in snapshot.models:
-            self._held.labels(model.name).set(model.held)
-        for (policy, reason), count in plane.dispatcher.stats.decisions.items():
-            self._decisions.labels(policy, reason).value = count
+                family.labels(view["pool"], view["id"]).set(values[field])
+            self._states.labels(view["pool"], view["id"], view["state"]).set(1)
+        for model in snapshot["models"]:
+            self._held.labels(model["name"]).set(model["held"])
+        for reason, count in plane.dispatcher.stats.decisions.items():
+            self._decisions.labels(reason).value = count
         self._connections.set(len(plane.connections))
         self._buffered.set(plane.buffered)
         for pool, count in plane.scrape_failures.items():

@@ -47,6 +47,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_head_bytes",
         "_head_done",
         "_headers",
+        "_keep_alive",
         "_parser",
         "_paused",
         "_pool",
@@ -67,6 +68,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._complete = False
         self._framed = True
         self._got_bytes = False
+        self._keep_alive = False
         self._reused = False
         self._paused = False
         self.idle_since = 0.0
@@ -174,13 +176,14 @@ class UpstreamConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() >= 200:
             self._complete = True
+            self._keep_alive = self._parser.should_keep_alive()  # llhttp knows only now
 
     # -- inside
 
     def _finish(self, receiver: Receiver) -> None:
         self.receiver = None
         self._complete = False
-        if self._parser.should_keep_alive() and self._framed and not self.transport.is_closing():
+        if self._keep_alive and self._framed and not self.transport.is_closing():
             self._reused = True
             self.pause(False)
             self._pool.give_back(self)

@@ -18,15 +18,20 @@ class LoadIndex:
 
     An entry counts only while it is the one in `_live` for its replica; older ones are dropped when they come to
     the top. The tie-break is drawn at each put, so equal scores are in random order, never in order of names.
+
+    A draw alone would starve: who is not chosen keeps its number while the chosen one draws again until it is
+    beaten, so the number to beat only grows and an idle pool of two sticks to one replica for ever longer runs. So
+    the draw stands on a floor that rises by 1 with as many puts as there are replicas.
     """
 
-    __slots__ = ("_draw", "_heap", "_limit", "_live")
+    __slots__ = ("_draw", "_floor", "_heap", "_limit", "_live")
 
     def __init__(self, rng: Random) -> None:
         self._draw = rng.random
         self._heap: list[Entry] = []
         self._live: dict[str, Entry] = {}
         self._limit = SPARE
+        self._floor = 0.0
 
     def __len__(self) -> int:
         return len(self._live)
@@ -43,8 +48,11 @@ class LoadIndex:
         """Add the replica, or give it a new score."""
         live = self._live
         heap = self._heap
-        entry = (score, self._draw(), replica)
-        if heap and live.get(replica) is heap[0]:
+        old = live.get(replica)
+        if old is not None:
+            self._floor += 1.0 / len(live)
+        entry = (score, self._floor + self._draw(), replica)
+        if old is not None and heap[0] is old:
             live[replica] = entry
             heapreplace(heap, entry)
             return

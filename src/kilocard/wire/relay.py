@@ -97,7 +97,7 @@ class EventRelay:
         if self.content:
             self.events += 1
             out.append(event)
-        elif (meaning.content and not meaning.error) or self._held_bytes + len(event) > MAX_PREAMBLE:
+        elif (meaning.content and not self.error) or self._held_bytes + len(event) > MAX_PREAMBLE:
             self.content = True
             self.events = 1
             out.extend(self._held)

@@ -144,6 +144,7 @@ def test_an_engines_error_before_content_is_held_so_that_another_replica_can_try
     relay = EventRelay(hide_usage=False)
     assert relay.feed(event(error={"message": "EngineDeadError", "code": 500})) == b""
     assert relay.error and not relay.content
+    assert relay.feed(DONE) == b"", "the [DONE] after it is part of the failure"
 
 
 def test_an_error_that_blames_the_request_is_an_answer() -> None:

@@ -1,0 +1,5 @@
+"""`python -m kilocard`."""
+
+from kilocard.cli.main import main
+
+main()

@@ -1,0 +1,49 @@
+"""`kilocard gateway`: the gateway alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kilocard.cli import running
+from kilocard.cli.output import notes
+from kilocard.cli.wiring import listening_on, read_cluster
+from kilocard.core.errors import UsageError
+from kilocard.gateway.server import Gateway
+from kilocard.scrape.discovery.configured import configured
+
+
+def gateway(
+    cluster: Annotated[Path, typer.Argument(help="The cluster file.", show_default=False)],
+    port: Annotated[int | None, typer.Option(help="Listen here instead of gateway.listen's port.")] = None,
+    admin_port: Annotated[int | None, typer.Option(help="Instead of gateway.admin's port.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that share the port. Only 1 for now.")] = 1,
+) -> None:
+    """Run the gateway over replicas that exist already (pools with `endpoints` or `dns`).
+
+    SIGTERM drains: /readyz fails, running requests finish within gateway.drain, then the process ends.
+    """
+    if workers != 1:
+        raise UsageError("--workers: several workers are not supported yet; run one gateway per core behind a balancer")
+    spec = listening_on(read_cluster(cluster), port, admin_port)
+    started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.endpoints and not pool.dns]
+
+    async def main(stopping: running.Stopping) -> None:
+        one = Gateway(spec, sources=configured(spec))
+        await one.start()
+        notes.print(f"gateway http://{_show(spec.gateway.listen, one.port)}/v1")
+        notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")
+        if started_by_nobody:
+            names = ", ".join(started_by_nobody)
+            notes.print(f"[yellow]No endpoints for {names}: `kilocard up` starts replicas, `gateway` does not.[/]")
+        await stopping.wait()
+        notes.print("Draining (Ctrl-C again ends at once) …")
+        await one.stop()
+
+    running.run(main)
+
+
+def _show(address: str, port: int) -> str:
+    return f"{address.rpartition(':')[0]}:{port}"

@@ -1,0 +1,20 @@
+"""Where words go: results to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+#: progress, warnings, errors
+notes = Console(stderr=True, highlight=False)
+#: results for people
+results = Console(highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,53 @@
+"""Run something until it is told to stop: signals, log lines, the fast event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+import uvloop
+from rich.logging import RichHandler
+
+from kilocard.cli.output import notes
+
+
+class Stopping:
+    """First SIGINT or SIGTERM: `asked` is set. The second: the process ends at once."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signal)
+
+    def _signal(self) -> None:
+        if self.asked.is_set():
+            notes.print("Stopped without waiting.")
+            os._exit(130)
+        self.asked.set()
+
+    async def wait(self) -> None:
+        await self.asked.wait()
+
+
+def run(main: Callable[[Stopping], Awaitable[None]]) -> None:
+    """Run `main` on uvloop. The garbage collector is told that what exists at the start will stay."""
+    logging.basicConfig(
+        level=os.environ.get("KILOCARD_LOG", "INFO").upper(),
+        format="%(message)s",
+        datefmt="%H:%M:%S",
+        handlers=[RichHandler(console=notes, show_path=False, rich_tracebacks=False)],
+    )
+
+    async def body() -> None:
+        # Connections are freed by reference counts; collecting rarely keeps pauses out of the data plane.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        await main(Stopping())
+
+    uvloop.run(body())

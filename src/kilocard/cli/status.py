@@ -1,0 +1,86 @@
+"""`kilocard status`: the fleet, once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from kilocard.cli.output import print_json, results
+from kilocard.core.errors import KilocardError, UpstreamError
+from kilocard.net.client import fetch
+
+_COLOURS = {"ready": "green", "ejected": "red", "crash_loop": "red", "overheated": "yellow", "draining": "yellow"}
+
+
+def status(
+    admin: Annotated[str, typer.Option(help="The gateway's admin address.")] = "127.0.0.1:8001",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document (GET /state).")] = False,
+) -> None:
+    """Show every model and replica as the gateway sees it now.
+
+    Exit 0: every model has a replica that can serve. Exit 1: some model has none, or the gateway can't be reached.
+    """
+    state = read_state(admin)
+    if json:
+        print_json(state)
+    else:
+        show(state)
+    served = {pool for replica in state["replicas"] if replica["state"] == "ready" for pool in [replica["pool"]]}
+    idle = [model["id"] for model in state["models"] if not served.intersection(model["pools"])]
+    if idle:
+        raise KilocardError(f"no replica can serve: {', '.join(idle)}")
+
+
+def read_state(admin: str) -> dict[str, Any]:
+    """GET /state. Raises KilocardError that says what to do."""
+    url = admin if "://" in admin else f"http://{admin}"
+    try:
+        answer = asyncio.run(fetch(f"{url.rstrip('/')}/state", timeout=5.0))
+    except UpstreamError as error:
+        raise KilocardError(
+            f"no gateway answers at {admin} ({error.message}). Is `kilocard up` or `kilocard gateway` running? "
+            "--admin takes the address of its admin listener (gateway.admin)."
+        ) from error
+    if answer.status != 200:
+        raise KilocardError(f"{admin} answered {answer.status}: is that the admin address, not the data address?")
+    state: dict[str, Any] = msgspec.json.decode(answer.body)
+    return state
+
+
+def show(state: dict[str, Any]) -> None:
+    gateway = state["gateway"]
+    ready = "[green]ready[/]" if gateway["ready"] else "[red]not ready[/]"
+    results.print(
+        f"gateway {ready}, up {gateway['uptime_s']:.0f} s, {gateway['in_flight']} requests under way, "
+        f"{gateway['held']} of them held, {gateway['connections']} connections"
+    )
+    for model in state["models"]:
+        pools = ", ".join(f"{name} ({weight})" for name, weight in model["pools"].items())
+        results.print(f"model [bold]{escape(model['id'])}[/]: {escape(pools)}, policy {model['policy']}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("replica", "state", "in flight", "running", "waiting", "KV", "age", "url", "why"):
+        table.add_column(name, justify="right" if name in {"in flight", "running", "waiting", "KV", "age"} else "left")
+    for replica in state["replicas"]:
+        colour = _COLOURS.get(replica["state"], "dim")
+        kv, age = replica["kv_usage"], replica["age_s"]
+        table.add_row(
+            escape(replica["id"]),
+            f"[{colour}]{replica['state']}[/]",
+            str(replica["in_flight"]),
+            _number(replica["running"]),
+            _number(replica["waiting"]),
+            "?" if kv is None else f"{kv:.0%}",
+            "?" if age is None else f"{age:.1f} s",
+            replica["url"] or "",
+            escape(replica["reason"] or replica.get("scrape_error", "")),
+        )
+    results.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}"

@@ -1,0 +1,114 @@
+"""`kilocard up`: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kilocard.cli import running
+from kilocard.cli.output import notes
+from kilocard.cli.wiring import LocalCluster, listening_on, read_cluster
+from kilocard.core.errors import UsageError
+from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
+
+#: how often the states of replicas are looked at for news, in seconds
+LOOK = 0.2
+
+
+def builtin(emulated: bool) -> ClusterSpec:
+    """The cluster of `kilocard up` without a file."""
+    if emulated:
+        pool = PoolSpec("emulated-v1", "emulated", replicas=ReplicaRange(3, 3))
+        return ClusterSpec(models={"emulated": ModelSpec("emulated", {pool.name: 1})}, pools={pool.name: pool})
+    pool = PoolSpec("smollm2-v1", "llamacpp", args={"parallel": 4}, replicas=ReplicaRange(2, 2))
+    return ClusterSpec(models={"smollm2": ModelSpec("smollm2", {pool.name: 1})}, pools={pool.name: pool})
+
+
+def has_llamacpp() -> bool:
+    return importlib.util.find_spec("xllamacpp") is not None or shutil.which("llama-server") is not None
+
+
+def up(
+    cluster: Annotated[Path | None, typer.Argument(help="The cluster file. None: a built-in cluster.")] = None,
+    port: Annotated[int | None, typer.Option(help="Listen here instead of gateway.listen's port (8000).")] = None,
+    admin_port: Annotated[int | None, typer.Option(help="Instead of gateway.admin's port (8001).")] = None,
+    emulated: Annotated[bool, typer.Option("--emulated", help="Built-in cluster of emulated engines.")] = False,
+) -> None:
+    """Run a whole cluster on this machine in the foreground: engines and the gateway in front of them.
+
+    Without a file: two real llama.cpp replicas on the CPU (the extra `local` is needed; a small model is fetched
+    once), else three emulated ones, which say so in every answer. Ctrl-C drains: requests that run may finish.
+    """
+    if cluster is not None and emulated:
+        raise UsageError("--emulated is for the built-in cluster; a cluster file says `engine: emulated` in its pools")
+    if cluster is not None:
+        spec = read_cluster(cluster)
+    else:
+        spec = builtin(emulated or not has_llamacpp())
+        if not emulated and not has_llamacpp():
+            notes.print(
+                "[yellow]llama.cpp is not installed: these replicas are emulated and answer with filler text.[/]\n"
+                "For real answers: pip install 'kilocard\\[local]'"
+            )
+    spec = listening_on(spec, port, admin_port)
+    running.run(lambda stopping: _main(spec, stopping))
+
+
+async def _main(spec: ClusterSpec, stopping: running.Stopping) -> None:
+    one = LocalCluster(spec)
+    start = asyncio.ensure_future(one.start())
+    stop = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        return
+    start.result()
+    notes.print(f"engine logs in {one.log_dir}")
+    news = asyncio.ensure_future(_tell_news(one))
+    try:
+        await asyncio.wait({news, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if news.done():
+            news.result()
+    finally:
+        news.cancel()
+        notes.print("Draining: running requests finish, then the engines stop (Ctrl-C again ends at once) …")
+        await one.stop()
+
+
+async def _tell_news(one: LocalCluster) -> None:
+    """A line for each change of a replica's state; the address once somebody can answer."""
+    told: dict[str, tuple[str, str]] = {}
+    welcomed = False
+    while True:
+        for status in one.backend.replicas():
+            news = (status.state.value, status.reason)
+            if told.get(status.id) != news:
+                told[status.id] = news
+                took = status.phases.total
+                after = f" after {took:.1f} s" if status.state.value == "ready" and took is not None else ""
+                why = f": {status.reason}" if status.reason else ""
+                colour = {"ready": "green", "crash_loop": "red", "restarting": "yellow"}.get(news[0], "dim")
+                notes.print(f"[{colour}]{status.id} {news[0]}{after}[/]{why}", markup=True)
+        if not welcomed and one.gateway.plane.ready:
+            welcomed = True
+            _welcome(one)
+        await asyncio.sleep(LOOK)
+
+
+def _welcome(one: LocalCluster) -> None:
+    host = one.spec.gateway.listen.rpartition(":")[0]
+    host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104  # only compared
+    base = f"http://{host}:{one.gateway.port}/v1"
+    model = next(iter(one.spec.models))
+    notes.print(
+        f"\n[bold]Ready:[/] {base} (OpenAI-compatible), models: {', '.join(one.spec.models)}\n\n"
+        f"  curl {base}/chat/completions -H 'content-type: application/json' \\\n"
+        f'    -d \'{{"model": "{model}", "messages": \\[{{"role": "user", "content": "What is a GPU?"}}]}}\'\n\n'
+        f"  kilocard status --admin 127.0.0.1:{one.gateway.admin_port}\n"
+    )

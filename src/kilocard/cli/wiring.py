@@ -1,0 +1,93 @@
+"""The one composition root: a cluster file becomes running parts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kilocard.backends.local import LocalBackend
+from kilocard.core.errors import UsageError
+from kilocard.engines.registry import engine
+from kilocard.gateway.server import Gateway
+from kilocard.scrape.discovery.configured import configured
+from kilocard.spec.load import load
+from kilocard.spec.model import ClusterSpec
+from kilocard.spec.units import listen_address
+
+
+def read_cluster(path: Path) -> ClusterSpec:
+    """The cluster file with ${NAME} taken from the environment. Raises SpecError."""
+    return load(path, env=os.environ)
+
+
+def listening_on(spec: ClusterSpec, port: int | None, admin_port: int | None) -> ClusterSpec:
+    """The same cluster with other ports, from the command line."""
+    gateway = spec.gateway
+    if port is not None:
+        gateway = replace(gateway, listen=f"{_host(gateway.listen)}:{_port(port)}")
+    if admin_port is not None:
+        gateway = replace(gateway, admin=f"{_host(gateway.admin)}:{_port(admin_port)}")
+    if gateway.listen == gateway.admin and not gateway.listen.endswith(":0"):
+        raise UsageError(f"the gateway and its admin listener can't both use {gateway.listen}")
+    return replace(spec, gateway=gateway)
+
+
+def _host(listen: str) -> str:
+    host = listen_address(listen).host
+    return f"[{host}]" if ":" in host else host
+
+
+def _port(port: int) -> int:
+    if not 0 <= port <= 65535:
+        raise UsageError(f"{port} is not a port: use 1–65535, or 0 for any free one")
+    return port
+
+
+def cache_dir() -> Path:
+    """Where logs and models go: $KILOCARD_HOME, else ~/.cache/kilocard."""
+    home = os.environ.get("KILOCARD_HOME")
+    return Path(home) if home else Path.home() / ".cache" / "kilocard"
+
+
+class LocalCluster:
+    """A gateway and the replicas of this machine behind it."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.gateway = Gateway(spec, sources=configured(spec), describe=self._describe)
+        port = listen_address(spec.gateway.listen).port
+        self.log_dir = cache_dir() / "logs" / str(port or f"pid-{os.getpid()}")
+        self.backend = LocalBackend(spec, self.gateway.apply, self.log_dir, engine)
+        self.gateway.plane.on_drained = self.backend.idle
+
+    async def start(self) -> None:
+        """Ports first, since their errors come at once; then the engines."""
+        await self.gateway.start()
+        try:
+            await self.backend.open()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Requests finish, then engines stop."""
+        await self.gateway.stop()
+        await self.backend.close()
+
+    def _describe(self) -> dict[str, dict[str, Any]]:
+        return {
+            status.id: {
+                "pool": status.pool,
+                "state": status.state.value,
+                "url": status.url,
+                "reason": status.reason,
+                "pid": status.pid,
+                "gpus": list(status.gpus),
+                "restarts": status.restarts,
+                "start_s": status.phases.total,
+                "log_file": status.log_file,
+            }
+            for status in self.backend.replicas()
+        }

@@ -1,0 +1,294 @@
+"""A scripted engine and a gateway in front of it, in one event loop: each test says byte by byte what a replica does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import uvloop
+
+from kilocard.core.replica import Endpoint, Found
+from kilocard.gateway.server import Gateway
+from kilocard.net.client import Response, fetch
+from kilocard.spec.model import (
+    ClusterSpec,
+    GatewaySpec,
+    HoldSpec,
+    Limits,
+    ModelSpec,
+    PoolSpec,
+    Timeouts,
+)
+
+T = TypeVar("T")
+JSON_ANSWER = json.dumps(
+    {
+        "id": "cmpl-1",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6},
+    }
+).encode()
+
+
+def run(body: Coroutine[Any, Any, T]) -> T:
+    """Run one test's coroutine on the gateway's own loop, with a limit of its own."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(20):
+            return await body
+
+    return uvloop.run(limited())
+
+
+def delta(text: str, **more: object) -> bytes:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    return b"data: " + json.dumps({"id": "c", "choices": [choice], **more}).encode() + b"\n\n"
+
+
+ROLE = b'data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+STOP = b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+USAGE = b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}\n\n'
+DONE = b"data: [DONE]\n\n"
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n"
+    b"server: uvicorn\r\nkeep-alive: timeout=5\r\n\r\n"
+)
+END = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def whole(body: bytes = JSON_ANSWER, status: str = "200 OK", extra: bytes = b"") -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n".encode()
+    return head + extra + b"\r\n" + body
+
+
+@dataclass
+class Asked:
+    """One request as the engine saw it."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+    number: int
+    #: set when the gateway closed this connection
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Wire:
+    """The engine's side of one connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    def reset(self) -> None:
+        """RST, as a process that died."""
+        self.writer.transport.abort()
+
+
+Script = Callable[[Asked, Wire], Awaitable[None]]
+
+
+async def answer(asked: Asked, wire: Wire) -> None:
+    """What a healthy engine does, streaming or not."""
+    if asked.json.get("stream"):
+        await wire.send(STREAM_HEAD + chunk(ROLE))
+        await wire.send(chunk(delta("hel")))
+        await wire.send(chunk(delta("lo")) + chunk(STOP))
+        if (asked.json.get("stream_options") or {}).get("include_usage"):
+            await wire.send(chunk(USAGE))
+        await wire.send(chunk(DONE) + END)
+    else:
+        await wire.send(whole())
+
+
+async def hang(asked: Asked, wire: Wire) -> None:
+    await asked.gone.wait()
+
+
+async def die(asked: Asked, wire: Wire) -> None:
+    wire.reset()
+
+
+async def error500(asked: Asked, wire: Wire) -> None:
+    await wire.send(whole(b'{"error":{"message":"CUDA error"}}', "500 Internal Server Error"))
+
+
+class StubEngine:
+    """Plays `script` for each inference request; health and model list are always fine. Metrics: 404, unless set."""
+
+    def __init__(self, script: Script = answer) -> None:
+        self.script = script
+        self.asked: list[Asked] = []
+        self.metrics: bytes | None = None
+        self.port = 0
+        self.open_connections = 0
+        self.accepted = 0
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", port, limit=64 * 1024 * 1024)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.open_connections += 1
+        self.accepted += 1
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                await self._requests(reader, writer)
+        finally:
+            self.open_connections -= 1
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        wire = Wire(writer)
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            first, *lines = head.decode("latin-1").strip().split("\r\n")
+            method, target, _ = first.split(" ")
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            if method == "GET":
+                if target == "/metrics" and self.metrics is not None:
+                    page = self.metrics
+                    await wire.send(whole(page).replace(b"application/json", b"text/plain"))
+                else:
+                    listed = b'{"object":"list","data":[{"id":"m"}]}'
+                    await wire.send(whole(listed) if target != "/metrics" else whole(b"{}", "404 Not Found"))
+                continue
+            asked = Asked(method, target, headers, body, len(self.asked) + 1)
+            self.asked.append(asked)
+            watch = asyncio.ensure_future(self._watch(reader, asked))
+            try:
+                await self.script(asked, wire)
+            finally:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+            if asked.gone.is_set() or writer.transport.is_closing():
+                return
+
+    async def _watch(self, reader: asyncio.StreamReader, asked: Asked) -> None:
+        """The end of the gateway's side, seen without taking bytes of a next request."""
+        while not reader.at_eof():
+            try:
+                await asyncio.sleep(0.01)
+                if reader.exception() is not None:
+                    break
+            except asyncio.CancelledError:
+                raise
+        asked.gone.set()
+
+
+@dataclass
+class Setup:
+    gateway: Gateway
+    engines: list[StubEngine]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.gateway.port}"
+
+    async def post(self, body: dict[str, Any] | bytes, path: str = "/v1/chat/completions", **more: Any) -> Response:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = [("content-type", "application/json"), *more.pop("headers", [])]
+        return await fetch(self.url + path, method="POST", headers=headers, body=data, timeout=15, **more)
+
+    async def chat(self, stream: bool = False, **more: Any) -> Response:
+        return await self.post(
+            {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream, **more}
+        )
+
+    def in_flight(self) -> dict[str, int]:
+        snapshot = self.gateway.plane.dispatcher.snapshot(self.gateway.plane.clock())
+        return {replica["id"]: replica["in_flight"] for replica in snapshot["replicas"]}
+
+    def at_rest(self) -> bool:
+        """Nothing under way, nothing held, nothing buffered: every counter is back at zero."""
+        plane = self.gateway.plane
+        return not plane.exchanges and plane.buffered == 0 and not any(self.in_flight().values())
+
+    async def settles(self, seconds: float = 3.0) -> bool:
+        async with asyncio.timeout(seconds):
+            while not self.at_rest():
+                await asyncio.sleep(0.01)
+        return True
+
+    async def raw(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.gateway.port)
+
+
+FAST = Timeouts(connect=0.5, first_token=2.0, first_token_per_prompt_token=0.0, idle=1.0, total=10.0)
+
+
+@contextlib.asynccontextmanager
+async def gateway_over(
+    *scripts: Script,
+    timeouts: Timeouts = FAST,
+    limits: Limits | None = None,
+    model: ModelSpec | None = None,
+    gateway: GatewaySpec | None = None,
+    **pool: Any,
+) -> AsyncIterator[Setup]:
+    """One pool with one stub engine for each script, the gateway in front. Afterwards nothing may be left."""
+    engines = [StubEngine(script) for script in scripts]
+    for engine in engines:
+        await engine.start()
+    spec = ClusterSpec(
+        gateway=replace(
+            gateway or GatewaySpec(),
+            listen="127.0.0.1:0",
+            admin="127.0.0.1:0",
+            timeouts=timeouts,
+            limits=limits or Limits(),
+            drain=2.0,
+        ),
+        models={"m": model or ModelSpec("m", {"p": 1}, hold=HoldSpec(100, 2.0))},
+        pools={"p": PoolSpec("p", "vllm", endpoints=tuple(engine.url for engine in engines), **pool)},
+    )
+    one = Gateway(spec, rng=random.Random(1))
+    await one.start()
+    for number, engine in enumerate(engines):
+        one.apply(Found(Endpoint(f"p/{number}", "p", engine.url)))
+    setup = Setup(one, engines)
+    try:
+        yield setup
+        assert await setup.settles(), "something is still under way or not given back"
+    finally:
+        await one.stop()
+        for engine in engines:
+            await engine.stop()

@@ -1,0 +1,381 @@
+"""Replicas that fail, hang, vanish or lie; herds; stops. Numbers name the items of docs/faults-of-others.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+
+import pytest
+from stub_engine import (
+    JSON_ANSWER,
+    ROLE,
+    STREAM_HEAD,
+    Asked,
+    StubEngine,
+    Wire,
+    answer,
+    chunk,
+    delta,
+    die,
+    error500,
+    gateway_over,
+    hang,
+    run,
+    whole,
+)
+
+from kilocard.core.replica import Endpoint, Found, Leaving, Lost
+from kilocard.net.client import fetch
+from kilocard.spec.model import GatewaySpec, HoldSpec, ModelSpec, Timeouts
+
+
+async def slowly(asked: Asked, wire: Wire) -> None:
+    await asyncio.sleep(0.3)
+    await answer(asked, wire)
+
+
+def test_32_a_connection_closed_just_as_it_is_reused_is_repeated_on_a_fresh_one() -> None:
+    """kserve#5446, gw-10: uvicorn closes idle connections after 5 s; the race is not the replica's fault."""
+
+    async def closes_on_second(asked: Asked, wire: Wire) -> None:
+        if asked.number == 2:
+            wire.reset()  # the request was read, not a byte answered
+        else:
+            await answer(asked, wire)
+
+    async def story() -> None:
+        async with gateway_over(closes_on_second) as setup:
+            for _ in range(3):
+                assert (await setup.chat()).status == 200
+            replica = setup.gateway.plane.dispatcher.snapshot(setup.gateway.plane.clock())["replicas"][0]
+            assert replica["state"] == "ready" and replica["failures"] == 0
+            page = setup.gateway.plane.telemetry.registry.render()
+            assert b'kilocard_retries_total{reason="stale_connection"} 1' in page
+
+    run(story())
+
+
+def test_32_a_fresh_connection_that_is_reset_is_a_fault() -> None:
+    async def story() -> None:
+        async with gateway_over(die, answer) as setup:
+            for _ in range(4):
+                assert (await setup.chat()).status == 200
+            assert setup.engines[0].accepted >= 1
+
+    run(story())
+
+
+def test_32_idle_connections_are_closed_before_the_engine_would() -> None:
+    async def story() -> None:
+        async with gateway_over(answer, gateway=GatewaySpec(scrape_interval=60)) as setup:
+            await setup.chat()
+            assert setup.engines[0].open_connections == 1
+            async with asyncio.timeout(6):
+                while setup.engines[0].open_connections:
+                    await asyncio.sleep(0.05)
+            assert (await setup.chat()).status == 200
+
+    run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_36_kill_one_of_three_under_load_and_lose_nothing_that_sent_no_content(stream: bool) -> None:
+    """dynamo#8182, ray#65698: about 40 failures for each lost instance."""
+
+    async def story() -> None:
+        async with gateway_over(slowly, slowly, slowly) as setup:
+            load = [asyncio.ensure_future(setup.chat(stream=stream)) for _ in range(60)]
+            await asyncio.sleep(0.15)
+            await setup.engines[1].stop()
+            more = [asyncio.ensure_future(setup.chat(stream=stream)) for _ in range(60)]
+            statuses = Counter(response.status for response in await asyncio.gather(*load, *more))
+            assert statuses == {200: 120}
+
+    run(story())
+
+
+def test_lb01_a_fast_500_must_not_attract_traffic() -> None:
+    """linkerd2#11669: a replica that fails in 1 ms looks least loaded."""
+
+    async def story() -> None:
+        async with gateway_over(error500, slowly, slowly) as setup:
+            for _ in range(5):
+                responses = await asyncio.gather(*(setup.chat() for _ in range(20)))
+                assert {response.status for response in responses} == {200}
+            assert len(setup.engines[0].asked) < 30
+
+    run(story())
+
+
+def test_lb06_in_flight_counts_before_the_first_byte() -> None:
+    """sglang#27547: 32 at once on 4 replicas whose heads are slow: 8 each."""
+
+    async def late(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.5)
+        await answer(asked, wire)
+
+    async def story() -> None:
+        async with gateway_over(late, late, late, late) as setup:
+            await asyncio.gather(*(setup.chat(stream=True) for _ in range(32)))
+            assert [len(engine.asked) for engine in setup.engines] == [8, 8, 8, 8]
+
+    run(story())
+
+
+def test_37_lying_health_is_found_out_by_requests() -> None:
+    """vllm#16259: /health is 200 with dead workers; here health and model list are fine, every request fails."""
+
+    async def story() -> None:
+        async with gateway_over(error500, answer) as setup:
+            for _ in range(10):
+                responses = await asyncio.gather(*(setup.chat() for _ in range(10)))
+                assert {response.status for response in responses} == {200}
+            assert len(setup.engines[0].asked) < 20
+            plane = setup.gateway.plane
+            states = {
+                replica["id"]: replica["state"] for replica in plane.dispatcher.snapshot(plane.clock())["replicas"]
+            }
+            assert states["p/0"] != "ready" and states["p/1"] == "ready"
+
+    run(story())
+
+
+def test_an_ejected_replica_comes_back() -> None:
+    sick = True
+
+    async def recovers(asked: Asked, wire: Wire) -> None:
+        await (error500 if sick else answer)(asked, wire)
+
+    async def story() -> None:
+        nonlocal sick
+        async with gateway_over(recovers, answer) as setup:
+            for _ in range(15):
+                await setup.chat()
+            sick = False
+            before = len(setup.engines[0].asked)
+            async with asyncio.timeout(8):
+                while len(setup.engines[0].asked) < before + 3:
+                    assert (await setup.chat()).status == 200
+                    await asyncio.sleep(0.02)
+
+    run(story())
+
+
+def test_35_no_replica_for_a_moment_is_a_short_wait_not_an_error() -> None:
+    """vllm-router#140: thousands of 503."""
+
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            engine = setup.engines[0]
+            setup.gateway.apply(Lost("p/0", "restarting"))
+            waiting = [asyncio.ensure_future(setup.chat()) for _ in range(10)]
+            await asyncio.sleep(0.3)
+            assert not any(task.done() for task in waiting)
+            setup.gateway.apply(Found(Endpoint("p/0", "p", engine.url)))
+            assert {response.status for response in await asyncio.gather(*waiting)} == {200}
+
+    run(story())
+
+
+def test_35_and_an_error_with_a_reason_when_the_wait_is_over() -> None:
+    async def story() -> None:
+        model = ModelSpec("m", {"p": 1}, hold=HoldSpec(10, 0.4))
+        async with gateway_over(answer, model=model) as setup:
+            setup.gateway.apply(Lost("p/0", "gone"))
+            start = time.monotonic()
+            response = await setup.chat()
+            assert response.status == 503 and 0.3 < time.monotonic() - start < 1.5
+            assert json.loads(response.body)["error"]["code"] == "no_replica"
+            assert "retry-after" in response.headers
+
+    run(story())
+
+
+def test_31_a_leaving_replica_gets_nothing_new_and_finishes_what_it_has() -> None:
+    async def story() -> None:
+        drained: list[str] = []
+        async with gateway_over(slowly, answer) as setup:
+            setup.gateway.plane.on_drained = drained.append
+            load = [asyncio.ensure_future(setup.chat()) for _ in range(2)]
+            while not setup.engines[0].asked:
+                await asyncio.sleep(0.005)
+            setup.gateway.apply(Leaving("p/0", "scale down"))
+            for _ in range(10):
+                assert (await setup.chat()).status == 200
+            assert len(setup.engines[0].asked) == 1 and drained == []
+            assert {response.status for response in await asyncio.gather(*load)} == {200}
+            assert drained == ["p/0"]
+
+    run(story())
+
+
+def test_31_a_replica_that_moved_is_followed() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            other = StubEngine(answer)
+            await other.start()
+            await setup.chat()
+            setup.gateway.apply(Found(Endpoint("p/0", "p", other.url)))
+            await setup.chat()
+            assert len(other.asked) == 1 and len(setup.engines[0].asked) == 1
+            await other.stop()
+
+    run(story())
+
+
+def test_26_stale_metrics_never_stop_routing() -> None:
+    """llm-d-router#2408: metrics older than 200 ms failed closed; 40 ms became 9.7 s."""
+    busy = b"vllm:num_requests_running 8\nvllm:num_requests_waiting 200\nvllm:kv_cache_usage_perc 1.0\n"
+
+    async def story() -> None:
+        async with gateway_over(answer, gateway=GatewaySpec(scrape_interval=0.1)) as setup:
+            setup.engines[0].metrics = busy
+            plane = setup.gateway.plane
+            async with asyncio.timeout(3):
+                while plane.dispatcher.snapshot(plane.clock())["replicas"][0]["waiting"] < 200:
+                    await asyncio.sleep(0.02)
+            setup.engines[0].metrics = None  # from now on 404: the last reading grows old
+            start = time.monotonic()
+            assert (await setup.chat()).status == 200
+            assert time.monotonic() - start < 2.0
+
+    run(story())
+
+
+def test_25_scrapes_and_probes_do_not_touch_load() -> None:
+    async def story() -> None:
+        async with gateway_over(hang, gateway=GatewaySpec(scrape_interval=0.05)) as setup:
+            setup.engines[0].metrics = b"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
+            tasks = [asyncio.ensure_future(setup.chat()) for _ in range(3)]
+            await asyncio.sleep(0.6)
+            assert setup.in_flight() == {"p/0": 3}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(story())
+
+
+def test_15_a_flapping_endpoint_never_makes_counters_negative() -> None:
+    """llm-d-router#1739, aibrix#2463."""
+
+    async def story() -> None:
+        async with gateway_over(slowly, slowly) as setup:
+            load = [asyncio.ensure_future(setup.chat()) for _ in range(20)]
+            for _ in range(10):
+                await asyncio.sleep(0.02)
+                setup.gateway.apply(Lost("p/0", "flap"))
+                assert all(count >= 0 for count in setup.in_flight().values())
+                setup.gateway.apply(Found(Endpoint("p/0", "p", setup.engines[0].url)))
+            assert {response.status for response in await asyncio.gather(*load)} == {200}
+            assert set(setup.in_flight().values()) == {0}
+
+    run(story())
+
+
+def test_refused_connections_and_junk_answers_fail_over() -> None:
+    async def junk(asked: Asked, wire: Wire) -> None:
+        await wire.send(b"SSH-2.0-OpenSSH\r\n\r\n")
+
+    async def huge_head(asked: Asked, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000)
+        await asked.gone.wait()
+
+    async def interim(asked: Asked, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + whole())
+
+    async def story() -> None:
+        for bad in (junk, huge_head):
+            async with gateway_over(bad, answer) as setup:
+                for _ in range(4):
+                    assert (await setup.chat()).body == JSON_ANSWER
+        async with gateway_over(interim) as setup:
+            assert (await setup.chat()).body == JSON_ANSWER
+
+    run(story())
+
+
+def test_total_outage_is_answered_soon_and_not_multiplied() -> None:
+    async def story() -> None:
+        async with gateway_over(error500, error500, error500, error500) as setup:
+            responses = await asyncio.gather(*(setup.chat() for _ in range(100)))
+            assert {response.status for response in responses} == {500}
+            attempts = sum(len(engine.asked) for engine in setup.engines)
+            assert attempts <= 100 + 50 + 60, "retries are a share of requests, not a multiple"
+
+    run(story())
+
+
+def test_34_stop_fails_readiness_first_then_finishes_streams() -> None:
+    """smg#1745: keep accepting while balancers learn of it."""
+
+    async def half_second(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("a")))
+        await asyncio.sleep(0.6)
+        await wire.send(chunk(delta("b")) + b"0\r\n\r\n")
+
+    async def story() -> None:
+        async with gateway_over(half_second, gateway=GatewaySpec(shutdown_delay=0.3)) as setup:
+            admin = f"http://127.0.0.1:{setup.gateway.admin_port}"
+            assert (await fetch(admin + "/readyz", timeout=1)).status == 200
+            stream = asyncio.ensure_future(setup.chat(stream=True))
+            await asyncio.sleep(0.1)
+            stop = asyncio.ensure_future(setup.gateway.stop())
+            await asyncio.sleep(0.05)
+            assert (await fetch(admin + "/readyz", timeout=1)).status == 503
+            late = asyncio.ensure_future(setup.chat(stream=True))  # the balancer has not heard yet
+            body = (await stream).body
+            assert body.count(b"data: ") == 3
+            assert (await late).status == 200
+            await stop
+            with pytest.raises(Exception, match="connect"):
+                await setup.chat()
+
+    run(story())
+
+
+def test_as06_a_forced_end_is_an_error_event_not_a_bare_cut() -> None:
+    async def forever(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("a")))
+        await asked.gone.wait()
+
+    async def story() -> None:
+        async with gateway_over(forever, timeouts=Timeouts()) as setup:
+            stream = asyncio.ensure_future(setup.chat(stream=True))
+            await asyncio.sleep(0.1)
+            await setup.gateway.stop()  # drain is 2 s in these tests
+            body = (await stream).body
+            assert b'"shutting_down"' in body and b"[DONE]" not in body
+
+    run(story())
+
+
+def test_29_each_model_has_its_own_cursor_and_1273_each_replica_its_own_count() -> None:
+    """production-stack#916; litellm#1273: four replicas behind one alias, four calls: one each."""
+
+    async def story() -> None:
+        async with gateway_over(slowly, slowly, slowly, slowly) as setup:
+            await asyncio.gather(*(setup.chat() for _ in range(4)))
+            assert [len(engine.asked) for engine in setup.engines] == [1, 1, 1, 1]
+
+    run(story())
+
+
+def test_admin_says_what_is_going_on() -> None:
+    async def story() -> None:
+        async with gateway_over(answer, hang) as setup:
+            admin = f"http://127.0.0.1:{setup.gateway.admin_port}"
+            await setup.chat()
+            state = json.loads((await fetch(admin + "/state", timeout=1)).body)
+            assert {replica["id"] for replica in state["replicas"]} == {"p/0", "p/1"}
+            assert {"state", "url", "running", "waiting", "kv_usage", "in_flight", "age_s", "reason", "pool"} <= set(
+                state["replicas"][0]
+            )
+            page = (await fetch(admin + "/metrics", timeout=1)).body
+            assert b"kilocard_requests_total" in page and b"kilocard_replica_state" in page
+            assert (await fetch(admin + "/healthz", timeout=1)).status == 200
+            assert (await fetch(admin + "/nothing", timeout=1)).status == 404
+
+    run(story())

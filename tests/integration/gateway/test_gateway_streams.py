@@ -1,0 +1,455 @@
+"""Streams through the gateway: bytes, timing, usage, faults in the middle. Numbers name the items of
+docs/faults-of-others.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+from stub_engine import (
+    DONE,
+    END,
+    JSON_ANSWER,
+    ROLE,
+    STOP,
+    STREAM_HEAD,
+    USAGE,
+    Asked,
+    Wire,
+    answer,
+    chunk,
+    delta,
+    die,
+    error500,
+    gateway_over,
+    hang,
+    run,
+    whole,
+)
+
+from kilocard.spec.model import GatewaySpec, Timeouts
+
+TEXT = ROLE + delta("he") + delta("读🙂") + delta('"usage": [DONE]') + STOP
+
+
+def test_an_answer_comes_back_whole() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            response = await setup.chat()
+            assert response.status == 200 and response.body == JSON_ANSWER
+            assert "server" not in response.headers and "x-request-id" in response.headers
+
+    run(story())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100, 100_000])
+def test_2_3_bytes_pass_unchanged_however_they_are_cut(size: int) -> None:
+    """2, 3: UTF-8 and events split over chunks; here every chunk has `size` bytes, and so has every TCP write."""
+
+    async def pieces(asked: Asked, wire: Wire) -> None:
+        data = TEXT + DONE
+        await wire.send(STREAM_HEAD)
+        for at in range(0, len(data), size):
+            await wire.send(chunk(data[at : at + size]))
+            await asyncio.sleep(0)
+        await wire.send(END)
+
+    async def story() -> None:
+        async with gateway_over(pieces) as setup:
+            response = await setup.chat(stream=True)
+            assert response.body == TEXT + DONE
+
+    run(story())
+
+
+def test_3_one_write_per_byte_of_the_whole_response() -> None:
+    async def bytewise(asked: Asked, wire: Wire) -> None:
+        for byte in STREAM_HEAD + chunk(TEXT) + chunk(DONE) + END:
+            await wire.send(bytes([byte]))
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        async with gateway_over(bytewise) as setup:
+            assert (await setup.chat(stream=True)).body == TEXT + DONE
+
+    run(story())
+
+
+def test_4_data_without_a_space_still_counts_usage() -> None:
+    async def odd(asked: Asked, wire: Wire) -> None:
+        body = b'data:{"choices":[{"delta":{"content":"x"}}]}\r\n\r\n: note\r\n\r\n'
+        body += b'data:{"choices":[],\r\ndata:"usage":{"prompt_tokens":11,"completion_tokens":22}}\r\n\r\n'
+        await wire.send(STREAM_HEAD + chunk(body) + END)
+
+    async def story() -> None:
+        async with gateway_over(odd) as setup:
+            await setup.chat(stream=True)
+            page = setup.gateway.plane.telemetry.registry.render()
+            assert b'kilocard_prompt_tokens_total{model="m"} 11' in page
+            assert b'kilocard_generation_tokens_total{model="m"} 22' in page
+
+    run(story())
+
+
+def test_5_done_inside_the_text_does_not_end_the_stream() -> None:
+    async def tricky(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(delta("data: [DONE]\n\n")))
+        await asyncio.sleep(0.05)
+        await wire.send(chunk(delta("more")) + chunk(DONE) + END)
+
+    async def story() -> None:
+        async with gateway_over(tricky) as setup:
+            body = (await setup.chat(stream=True)).body
+            assert b"more" in body and body.endswith(DONE)
+
+    run(story())
+
+
+def test_10_each_chunk_is_passed_on_at_once() -> None:
+    """dstack#4269: a 16 KB buffer held 247-byte chunks for 16 s. Here each is stamped with its send time."""
+
+    async def stamped(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD)
+        await asyncio.sleep(0.2)
+        for _ in range(10):
+            await wire.send(chunk(delta(f"{time.monotonic():.6f}" + "x" * 170)))
+            await asyncio.sleep(0.03)
+        await wire.send(END)
+
+    async def story() -> None:
+        async with gateway_over(stamped) as setup:
+            reader, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": True}).encode()
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\naccept-encoding: gzip\r\n")
+            start = time.monotonic()
+            writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert time.monotonic() - start < 0.15, "the head must not wait for the first token"
+            assert b"x-accel-buffering: no" in head and b"cache-control: no-cache" in head
+            assert b"content-encoding" not in head.lower()
+            delays = []
+            for _ in range(10):
+                line = await reader.readuntil(b"\n\n\r\n")
+                sent = float(line.split(b'"content": "')[1].split(b"x")[0])
+                delays.append(time.monotonic() - sent)
+            assert sorted(delays)[5] < 0.02, delays
+            await reader.readuntil(b"0\r\n\r\n")
+            writer.close()
+
+    run(story())
+
+
+def test_21_usage_is_asked_for_and_hidden_again() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            response = await setup.chat(stream=True)
+            asked = setup.engines[0].asked[0].json
+            assert asked["stream_options"] == {"include_usage": True}
+            assert USAGE not in response.body and response.body.endswith(DONE)
+            page = setup.gateway.plane.telemetry.registry.render()
+            assert b'kilocard_generation_tokens_total{model="m"} 2' in page
+
+    run(story())
+
+
+def test_21_usage_that_the_client_asked_for_stays() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            response = await setup.chat(stream=True, stream_options={"include_usage": True})
+            assert USAGE in response.body
+
+    run(story())
+
+
+def test_21_tokens_are_counted_when_the_client_leaves() -> None:
+    async def endless(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE))
+        for _ in range(5):
+            await wire.send(chunk(delta("x")))
+            await asyncio.sleep(0.01)
+        await asked.gone.wait()
+
+    async def story() -> None:
+        async with gateway_over(endless) as setup:
+            reader, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": True}).encode()
+            writer.write(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+            )
+            for _ in range(5):
+                await reader.readuntil(b"\n\n\r\n")
+            writer.close()
+            await setup.settles()
+            page = setup.gateway.plane.telemetry.registry.render()
+            assert b'kilocard_generation_tokens_total{model="m"} 5' in page
+            assert b'outcome="client_gone"} 1' in page
+
+    run(story())
+
+
+def test_12_a_stream_that_dies_ends_with_an_error_event_and_no_done() -> None:
+    async def dies(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("Hel")) + chunk(delta("lo")))
+        await asyncio.sleep(0.05)
+        await wire.send(b"40\r\ndata: {" + b"x" * 10)
+        wire.reset()
+
+    async def story() -> None:
+        async with gateway_over(dies, dies) as setup:
+            response = await setup.chat(stream=True)
+            events = response.body.split(b"\n\n")
+            assert events[:3] == (ROLE + delta("Hel") + delta("lo")).split(b"\n\n")[:3]
+            error = json.loads(events[3].removeprefix(b"data: "))["error"]
+            assert error["code"] == "reset" and error["type"] == "upstream_error"
+            assert b"[DONE]" not in response.body
+            assert sum(len(engine.asked) for engine in setup.engines) == 1, "no retry after the first content"
+
+    run(story())
+
+
+@pytest.mark.parametrize("where", ["connect", "before_head", "after_head", "after_role", "error_event", "status_500"])
+def test_12_before_the_first_content_another_replica_takes_over(where: str) -> None:
+    """litellm#28216, gw-19, gw-20: the client sees one clean answer, never two beginnings."""
+
+    async def sick(asked: Asked, wire: Wire) -> None:
+        if where == "status_500":
+            await error500(asked, wire)
+            return
+        if where == "error_event":
+            await wire.send(STREAM_HEAD + chunk(b'data: {"error":{"message":"EngineDeadError","code":500}}\n\n'))
+            await wire.send(chunk(DONE) + END)
+            return
+        if where != "before_head":
+            await wire.send(STREAM_HEAD)
+        if where == "after_role":
+            await wire.send(chunk(ROLE.replace(b'"c"', b'"first"')))
+        await asyncio.sleep(0.02)
+        wire.reset()
+
+    async def story() -> None:
+        async with gateway_over(sick, answer) as setup:
+            if where == "connect":
+                await setup.engines[0].stop()
+            for _ in range(6):
+                response = await setup.chat(stream=True)
+                assert response.status == 200
+                assert response.body == ROLE + delta("hel") + delta("lo") + STOP + DONE
+            assert len(setup.engines[1].asked) == 6
+
+    run(story())
+
+
+def test_8_four_timeouts_each_with_its_name() -> None:
+    """litellm#19909: a stream's time-out is not its first token's, nor its total."""
+
+    async def stalls(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("x")))
+        await asked.gone.wait()
+
+    async def trickles(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE))
+        while not asked.gone.is_set():
+            await wire.send(chunk(delta("x")))
+            await asyncio.sleep(0.05)
+
+    limits = Timeouts(connect=0.3, first_token=0.4, first_token_per_prompt_token=0, idle=0.5, total=1.5)
+
+    async def story() -> None:
+        async with gateway_over(hang, timeouts=limits) as setup:
+            response = await setup.chat()
+            assert (response.status, json.loads(response.body)["error"]["code"]) == (504, "first_token_timeout")
+            assert setup.engines[0].asked[0].gone.is_set() or await asyncio.wait_for(
+                setup.engines[0].asked[0].gone.wait(), 1
+            )
+        async with gateway_over(stalls, timeouts=limits) as setup:
+            response = await setup.chat(stream=True)
+            assert b'"idle_timeout"' in response.body and b"[DONE]" not in response.body
+        async with gateway_over(trickles, timeouts=limits) as setup:
+            response = await setup.chat(stream=True)
+            assert b'"total_timeout"' in response.body
+
+    run(story())
+
+
+def test_8_a_hung_replica_does_not_slow_the_others() -> None:
+    async def story() -> None:
+        async with gateway_over(hang, answer, answer, timeouts=Timeouts(first_token=5, total=10)) as setup:
+            stuck = [asyncio.ensure_future(setup.chat()) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            more = [asyncio.ensure_future(setup.chat()) for _ in range(20)]
+            stuck += (await asyncio.wait(more, timeout=1.0))[1]
+            assert len(stuck) <= 3 + 20 // 3, "only what went to the hung replica waits"
+            for task in stuck:
+                task.cancel()
+            await asyncio.gather(*stuck, return_exceptions=True)
+
+    run(story())
+
+
+def test_9_the_first_token_limit_grows_with_the_prompt() -> None:
+    async def slow(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.8)
+        await answer(asked, wire)
+
+    limits = Timeouts(first_token=0.3, first_token_per_prompt_token=0.001, total=10)
+
+    async def story() -> None:
+        async with gateway_over(slow, timeouts=limits) as setup:
+            short = await setup.post({"model": "m", "prompt": "x"}, "/v1/completions")
+            long = await setup.post({"model": "m", "prompt": "x" * 8000}, "/v1/completions")
+            assert (short.status, long.status) == (504, 200)
+
+    run(story())
+
+
+def test_9_comments_keep_a_waiting_stream_alive_where_asked_for() -> None:
+    async def slow(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.7)
+        await answer(asked, wire)
+
+    async def refuses(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.5)
+        await wire.send(whole(b'{"error":{"message":"too long"}}', "400 Bad Request"))
+
+    async def story() -> None:
+        async with gateway_over(slow, gateway=GatewaySpec(keep_alive_comment=0.2)) as setup:
+            body = (await setup.chat(stream=True)).body
+            assert body.startswith(b": keep-alive\n\n") and body.endswith(DONE)
+            assert (await setup.chat()).body == JSON_ANSWER, "only streams"
+        async with gateway_over(refuses, gateway=GatewaySpec(keep_alive_comment=0.2)) as setup:
+            body = (await setup.chat(stream=True)).body
+            assert body.endswith(b'data: {"error":{"message":"too long"}}\n\n')
+
+    run(story())
+
+
+def test_11_a_slow_reader_holds_the_engine_back_in_bounded_memory() -> None:
+    sent = 0
+
+    async def torrent(asked: Asked, wire: Wire) -> None:
+        nonlocal sent
+        await wire.send(STREAM_HEAD)
+        piece = chunk(delta("x" * 60_000))
+        while not asked.gone.is_set() and sent < 400 * len(piece):
+            await wire.send(piece)
+            sent += len(piece)
+
+    async def story() -> None:
+        async with gateway_over(torrent, timeouts=Timeouts(idle=1.5)) as setup:
+            _, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": True}).encode()
+            writer.write(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            writer.transport.pause_reading()
+            await asyncio.sleep(0.5)
+            at_first = sent
+            await asyncio.sleep(0.5)
+            assert sent == at_first, "the engine's socket must be full"
+            connection = next(iter(setup.gateway.plane.connections))
+            assert connection.transport.get_write_buffer_size() < 1024 * 1024
+            await setup.settles(5)  # a reader that takes nothing for `idle` seconds is cut off
+            writer.close()
+
+    run(story())
+
+
+def test_11_an_endless_line_passes_without_being_gathered() -> None:
+    size = 3 * 1024 * 1024
+
+    async def endless(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD)
+        for _ in range(size // 65536):
+            await wire.send(chunk(b"y" * 65536))
+        await wire.send(END)
+
+    async def story() -> None:
+        async with gateway_over(endless) as setup:
+            assert (await setup.chat(stream=True)).body == b"y" * size
+
+    run(story())
+
+
+def test_http_1_0_clients_get_plain_bytes_until_the_end() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            reader, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": True}).encode()
+            writer.write(b"POST /v1/completions HTTP/1.0\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+            assert b"transfer-encoding" not in head and b"connection: close" in head
+            assert rest == ROLE + delta("hel") + delta("lo") + STOP + DONE
+            writer.close()
+
+    run(story())
+
+
+def test_a_compressed_body_is_passed_on_as_it_is() -> None:
+    async def zipped(asked: Asked, wire: Wire) -> None:
+        assert "accept-encoding" not in asked.headers
+        await wire.send(whole(b"\x1f\x8b-not-really", extra=b"content-encoding: gzip\r\n"))
+
+    async def story() -> None:
+        async with gateway_over(zipped) as setup:
+            response = await setup.chat()
+            assert response.headers["content-encoding"] == "gzip" and response.body == b"\x1f\x8b-not-really"
+
+    run(story())
+
+
+def test_large_and_odd_bodies_pass_with_their_length() -> None:
+    audio = bytes(range(256)) * 20_000
+
+    async def speaks(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(audio).replace(b"application/json", b"audio/mpeg"))
+
+    async def embeds(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(b"[" + b"1," * 2_000_000 + b"1]"))
+
+    async def until_close(asked: Asked, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + JSON_ANSWER)
+        wire.writer.close()
+
+    async def story() -> None:
+        async with gateway_over(speaks) as setup:
+            response = await setup.post({"model": "m", "input": "x"}, "/v1/audio/speech")
+            assert response.body == audio and response.headers["content-type"] == "audio/mpeg"
+        async with gateway_over(embeds) as setup:
+            assert len((await setup.post({"model": "m", "input": "x"}, "/v1/embeddings")).body) == 4_000_003
+        async with gateway_over(until_close) as setup:
+            assert (await setup.chat()).body == JSON_ANSWER
+
+    run(story())
+
+
+def test_half_a_file_is_a_cut_connection_not_a_short_answer() -> None:
+    async def half(asked: Asked, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 1000\r\n\r\n" + b"z" * 500)
+        await asyncio.sleep(0.05)
+        wire.reset()
+
+    async def story() -> None:
+        async with gateway_over(half) as setup:
+            with pytest.raises(Exception, match="closed|reset|lost"):
+                await setup.post({"model": "m", "input": "x"}, "/v1/audio/speech")
+
+    run(story())
+
+
+def test_when_every_replica_fails_the_engines_own_words_come_through() -> None:
+    async def story() -> None:
+        async with gateway_over(error500, error500) as setup:
+            response = await setup.chat()
+            assert response.status == 500 and b"CUDA error" in response.body
+
+    run(story())
+
+
+def test_when_every_replica_dies_it_is_502() -> None:
+    async def story() -> None:
+        async with gateway_over(die, die) as setup:
+            response = await setup.chat()
+            assert response.status == 502
+            assert json.loads(response.body)["error"]["code"] == "reset"
+
+    run(story())
