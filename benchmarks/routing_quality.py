@@ -115,12 +115,12 @@ class Load(NamedTuple):
 
 
 LOADS = [
-    Load("slots", 2.6, 32, 400_000, 0.15, "1024"),
-    Load("slots, honest max_tokens", 2.6, 32, 400_000, 0.15, "true"),
-    Load("kv", 2.4, 256, 60_000, 0.15, "1024"),
-    Load("kv, honest max_tokens", 2.4, 256, 60_000, 0.15, "true"),
-    Load("prefill", 3.0, 256, 400_000, 0.3, "1024", 8000, 100, 200, 100),
-    Load("light", 1.0, 256, 400_000, 0.15, "1024"),
+    Load("slots", 5.9, 32, 400_000, 0.15, "1024"),
+    Load("slots, honest max_tokens", 5.9, 32, 400_000, 0.15, "true"),
+    Load("kv", 3.8, 256, 60_000, 0.15, "1024"),
+    Load("kv, honest max_tokens", 3.8, 256, 60_000, 0.15, "true"),
+    Load("prefill", 4.6, 256, 400_000, 0.3, "1024", 8000, 100, 200, 100),
+    Load("light", 2.0, 256, 400_000, 0.15, "1024"),
 ]
 
 
