@@ -16,6 +16,7 @@ from kilocard.dispatch.instructions import Drained, Instruction, Probe
 from kilocard.dispatch.placing import Placer
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.retry import SHARE as RETRY_SHARE
 from kilocard.dispatch.retrying import Retrier
 from kilocard.dispatch.snapshot import FleetState, snapshot
 from kilocard.dispatch.stats import Stats
@@ -98,7 +99,7 @@ class Dispatcher:
             raise ValueError(f"request id {id} is in use: the driver must never reuse one")
         if not model.routes:
             return (self._refuse(id, refusals.no_capacity("no_replica", name, 0.0, 0)),)
-        model.budget.tokens += 0.2
+        model.budget.tokens += RETRY_SHARE
         expected = int(declared * model.output_mean / model.declared_mean) if declared else 0
         request = LiveRequest(id, model, model.draw(self._rng), prompt, expected, declared, deadline)
         self._requests[id] = request

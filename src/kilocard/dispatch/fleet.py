@@ -1,4 +1,4 @@
-"""Models, pools and replicas: who is a member, and who may take a request now."""
+"""Replicas: who is a member of a pool, and who may take a request now."""
 
 from __future__ import annotations
 
@@ -9,102 +9,17 @@ from kilocard.core.load import LoadSample
 from kilocard.dispatch.config import PROBE_TIMEOUT, PoolFacts
 from kilocard.dispatch.events import Fault
 from kilocard.dispatch.health import OPEN, OUT, TRANSITIONS, Signal, State, may_be_out
-from kilocard.dispatch.hold import HoldQueue
 from kilocard.dispatch.overheat import judge, set_thresholds
 from kilocard.dispatch.replica import Replica
-from kilocard.dispatch.retry import RetryBudget
 from kilocard.dispatch.slow_start import allowance
 from kilocard.dispatch.stats import Stats
-from kilocard.routing.base import Policy
+from kilocard.dispatch.topology import Model, Pool, Route
 from kilocard.routing.load import UNBOUNDED
 from kilocard.routing.registry import make_policy
 from kilocard.spec.model import ModelSpec
 
 #: a failing replica that has to stay in looks this many requests busier per failure, up to a bound, for some seconds
 HANDICAP, HANDICAP_MAX, HANDICAP_SECONDS = 2.0, 16.0, 5.0
-
-
-class Pool:
-    """Replicas of one pool. Health, overheat and slow start follow the first model that routes here."""
-
-    __slots__ = ("ejected", "facts", "members", "models", "name", "observers", "out", "policies", "replicas", "spec",
-                 "warm_at")  # fmt: skip
-
-    def __init__(self, name: str, facts: PoolFacts, spec: ModelSpec) -> None:
-        self.name = name
-        self.facts = facts
-        self.spec = spec
-        self.replicas: dict[str, Replica] = {}
-        #: of the replicas that are not draining: all; not ready; ejected or being probed
-        self.members = 0
-        self.out = 0
-        self.ejected = 0
-        #: when the replicas that came up together are warm; who comes later starts slowly
-        self.warm_at = UNBOUNDED
-        self.policies: tuple[Policy, ...] = ()
-        self.observers: tuple[Policy, ...] = ()
-        self.models: tuple[Model, ...] = ()
-
-
-class Route:
-    """One model's way into one pool: the policy instance with its own cursor or index."""
-
-    __slots__ = ("policy", "pool", "spilled", "weight")
-
-    def __init__(self, pool: Pool, weight: int, policy: Policy) -> None:
-        self.pool = pool
-        self.weight = weight
-        self.policy = policy
-        self.spilled = f"pool chosen by weight has no replica free: over to {pool.name}"
-
-
-class Model:
-    """A public name: routes with a positive weight, held requests, retry budget, output length learned."""
-
-    __slots__ = ("budget", "declared_mean", "hold", "output_mean", "routes", "spec", "total")
-
-    #: share of the newest request in the two means
-    NEW = 0.02
-
-    def __init__(self, spec: ModelSpec, routes: tuple[Route, ...]) -> None:
-        self.spec = spec
-        #: heaviest first: the order in which others are tried when the chosen pool is full
-        self.routes = tuple(sorted(routes, key=lambda route: -route.weight))
-        self.total = sum(route.weight for route in routes)
-        self.hold = HoldQueue()
-        self.budget = RetryBudget()
-        self.declared_mean = 1.0
-        self.output_mean = 1.0
-
-    def draw(self, rng: Random) -> Route:
-        """A route by weight."""
-        routes = self.routes
-        if len(routes) == 1:
-            return routes[0]
-        left = rng.random() * self.total
-        for route in routes:
-            left -= route.weight
-            if left < 0:
-                return route
-        return routes[-1]
-
-    def learn(self, declared: int, produced: int) -> None:
-        """Clients often ask for far more tokens than they get; the ratio of the means tells how far."""
-        self.declared_mean += self.NEW * (declared - self.declared_mean)
-        self.output_mean += self.NEW * (produced - self.output_mean)
-
-    @property
-    def members(self) -> int:
-        return sum(route.pool.members for route in self.routes)
-
-    def why_nobody(self) -> str:
-        """Reason of a hold."""
-        members = self.members
-        if not members:
-            return "no_replica"
-        if sum(route.pool.out for route in self.routes) == members:
-            return "all_ejected"
-        return "all_busy"
 
 
 class Fleet:

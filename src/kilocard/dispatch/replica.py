@@ -8,7 +8,7 @@ from kilocard.dispatch.health import Health
 from kilocard.routing.load import UNBOUNDED, ReplicaLoad
 
 if TYPE_CHECKING:
-    from kilocard.dispatch.fleet import Pool
+    from kilocard.dispatch.topology import Pool
 
 
 class Replica(ReplicaLoad):

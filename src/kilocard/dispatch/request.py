@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kilocard.dispatch.events import Fault
 
 if TYPE_CHECKING:
-    from kilocard.dispatch.fleet import Model, Route
     from kilocard.dispatch.replica import Replica
+    from kilocard.dispatch.topology import Model, Route
 
 
 class LiveRequest:

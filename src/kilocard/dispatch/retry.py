@@ -26,8 +26,12 @@ class RetryBudget:
         if self._at is not None:
             self.tokens += (now - self._at) * PER_SECOND
         self._at = now
-        self.tokens = min(self.tokens, SAVED + SAVED_SHARE * live)
+        self.cap(live)
         if self.tokens < 1.0:
             return False
         self.tokens -= 1.0
         return True
+
+    def cap(self, live: int) -> None:
+        """Forget what was saved beyond the bound."""
+        self.tokens = min(self.tokens, SAVED + SAVED_SHARE * live)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from kilocard.dispatch.fleet import Fleet, Model, Pool
+from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
 from kilocard.dispatch.replica import Replica
+from kilocard.dispatch.topology import Model, Pool
 
 
 class ReplicaState(TypedDict):

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from kilocard.dispatch import refusals
 from kilocard.dispatch.config import RELEASE_BURST
 from kilocard.dispatch.events import Fault
-from kilocard.dispatch.fleet import Model, Pool
 from kilocard.dispatch.hold import Deadlines
 from kilocard.dispatch.instructions import Hold, Instruction, Refuse
 from kilocard.dispatch.placing import Placer
 from kilocard.dispatch.request import LiveRequest
 from kilocard.dispatch.stats import Stats
+from kilocard.dispatch.topology import Model, Pool
 
 NOTHING: tuple[Instruction, ...] = ()
 
@@ -116,9 +116,8 @@ class WaitingRoom:
         """Refuse who has waited too long, then release whom a change since the last event may have helped."""
         for request in self._deadlines.due(now, self._requests):
             out.append(self._time_out(now, request))
-        if not self.count:
-            return
         for model in models:
+            model.budget.cap(len(self._requests))
             if model.hold.parked:
                 self._release_parked(now, model, out)
             if model.hold.line:

@@ -2,62 +2,73 @@
 
 from __future__ import annotations
 
+from math import log2
 from random import Random
 
 from kilocard.routing.base import Outcome
 from kilocard.routing.load import ReplicaLoad
 from kilocard.routing.scored import ScoredPolicy
 
-#: share of the newest outcome in a replica's averages: some 10 requests make a reputation
-NEW = 0.1
+#: a request that waits counts as this many that run
+QUEUE_WEIGHT = 4.0
+#: share of the newest outcome in a replica's averages: some 20 requests make a reputation
+NEW = 0.05
 #: an error weighs more than a success, so that a dead replica is known after two or three
 NEW_ERROR = 0.3
 #: same for the pool's averages, which hundreds of requests feed
 NEW_IN_POOL = 0.02
 #: an error average halves in this many seconds without news, so that a shunned replica is tried again
 FORGIVE = 10.0
+#: key of decode time per token among the size classes
+PER_TOKEN = -1
+#: seconds; less than this is not told apart
+LEAST_SECONDS = 1e-5
+LOG_LEAST = log2(LEAST_SECONDS)
 #: success probability is never taken for less: a bad replica is some 20 times worse, not infinitely
 LEAST_SUCCESS = 0.05
-#: one outcome counts as at most this many times the pool's usual latency, and a replica as at least 1/4 of it
-SLOWEST, FASTEST = 8.0, 0.25
+#: one outcome counts as at most 2³ times slower or faster than usual: queueing makes single first bytes very late
+CLIP = 3.0
 
 
 class _Record:
-    """What is known of one replica: latency as a multiple of the pool's (1 = usual), share of errors 0–1."""
+    """What is known of one replica: how slow, as log₂ of a multiple of the pool's usual (0 = usual); errors 0–1."""
 
-    __slots__ = ("errors", "errors_at", "latency")
+    __slots__ = ("errors", "errors_at", "factor", "slowness")
 
     def __init__(self) -> None:
-        self.latency = 1.0
+        self.slowness = 0.0
+        #: 2 to the power of slowness
+        self.factor = 1.0
         self.errors = 0.0
         self.errors_at = 0.0
 
 
 class Adaptive(ScoredPolicy):
-    """Expected delay of a success: (load + 1) × latency ÷ success probability.
+    """Expected delay of a success: (load + 1) × slowness ÷ success probability.
 
     Latency is normalised, so that a replica that got the long requests does not look slow: first-byte time is
     compared with the pool's average for prompts of the same size class (powers of two), decode time per output
-    token with the pool's. A failure never touches latency: a 500 in 1 ms makes a replica worse, not faster.
+    token with the pool's. Averages are of logarithms, because queueing makes the tail long. A failure never touches
+    latency: a 500 in 1 ms makes a replica worse, not faster.
     """
 
     name = "adaptive"
     observes = True
-    reason = "adaptive: least load × latency ÷ success rate"
+    reason = "adaptive: least load × slowness ÷ success rate"
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self._records: dict[str, _Record] = {}
-        self._first_content: dict[int, float] = {}
-        self._per_token: float | None = None
+        #: the pool's usual log₂ seconds: by prompt size class, and per output token under the key −1
+        self._usual: dict[int, float] = {}
         self._now = 0.0
 
     def score(self, replica: ReplicaLoad) -> float:
-        load = 1.0 + replica.in_flight + replica.foreign + replica.waiting + replica.handicap
+        load = 1.0 + replica.in_flight + replica.foreign + QUEUE_WEIGHT * replica.waiting + replica.handicap
         record = self._records.get(replica.id)
         if record is None:
             return load
-        score = load * record.latency
+        score = load * record.factor
         if record.errors > 0.01:
             faded = record.errors * 0.5 ** ((self._now - record.errors_at) / FORGIVE)
             score /= max(LEAST_SUCCESS, 1.0 - faded)
@@ -71,38 +82,28 @@ class Adaptive(ScoredPolicy):
         record = self._records.get(replica.id)
         if record is None:
             record = self._records[replica.id] = _Record()
-        self._now = now = outcome.now
-        if outcome.failed or outcome.decode_s is not None:
+        now, prompt, first, decode, output, failed = outcome
+        self._now = now
+        if failed:
             faded = record.errors * 0.5 ** ((now - record.errors_at) / FORGIVE)
-            if outcome.failed:
-                record.errors = faded + NEW_ERROR * (1.0 - faded)
-            else:
-                record.errors = faded * (1.0 - NEW)
+            record.errors = faded + NEW_ERROR * (1.0 - faded)
             record.errors_at = now
-        if outcome.failed:
             return
-        if outcome.first_content_s is not None:
-            self._first(record, outcome.prompt_tokens.bit_length(), outcome.first_content_s)
-        if outcome.decode_s is not None and outcome.output_tokens and outcome.output_tokens > 1:
-            self._tokens(record, outcome.decode_s / outcome.output_tokens)
+        if first is not None:
+            self._compare(record, prompt.bit_length(), first)
+        if decode is not None:
+            record.errors *= 1.0 - NEW
+            if decode > 0.0 and output is not None and output > 1:
+                self._compare(record, PER_TOKEN, decode / (output - 1))
 
-    def _first(self, record: _Record, size_class: int, seconds: float) -> None:
-        usual = self._first_content.get(size_class)
+    def _compare(self, record: _Record, key: int, seconds: float) -> None:
+        measured = log2(seconds) if seconds > LEAST_SECONDS else LOG_LEAST
+        usual = self._usual.get(key)
         if usual is None:
-            self._first_content[size_class] = seconds
+            self._usual[key] = measured
             return
-        self._first_content[size_class] = usual + NEW_IN_POOL * (seconds - usual)
-        self._blend(record, seconds, usual)
-
-    def _tokens(self, record: _Record, seconds: float) -> None:
-        usual = self._per_token
-        if usual is None:
-            self._per_token = seconds
-            return
-        self._per_token = usual + NEW_IN_POOL * (seconds - usual)
-        self._blend(record, seconds, usual)
-
-    @staticmethod
-    def _blend(record: _Record, seconds: float, usual: float) -> None:
-        ratio = min(SLOWEST, seconds / usual) if usual > 0 else 1.0
-        record.latency = max(FASTEST, record.latency + NEW * (ratio - record.latency))
+        ratio = measured - usual
+        self._usual[key] = usual + NEW_IN_POOL * ratio
+        ratio = min(CLIP, max(-CLIP, ratio))
+        record.slowness += NEW * (ratio - record.slowness)
+        record.factor = 2.0**record.slowness

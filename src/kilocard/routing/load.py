@@ -42,7 +42,7 @@ class ReplicaLoad:
 
     __slots__ = (
         "_excess", "_foreign_at_sample", "_learned", "_offset", "_previous_in_flight", "_queued_before", "_slack",
-        "_waiting_base", "context", "decode", "foreign", "handicap", "id", "in_flight", "interval", "kv_tokens",
+        "_waiting_base", "context", "decode", "foreign", "handicap", "id", "in_flight", "interval", "kv_per_token",
         "kv_usage", "max_running", "pending", "prefill", "sample", "sampled_at", "stale", "waiting",
     )  # fmt: skip
 
@@ -64,7 +64,8 @@ class ReplicaLoad:
         self.sampled_at = -UNBOUNDED
         self.stale = True
         self.kv_usage: float | None = None
-        self.kv_tokens: float | None = None
+        #: share of the KV cache that one token takes; 0: unknown
+        self.kv_per_token = 0.0
         self._learned = UNBOUNDED
         self._queued_before = False
         self._previous_in_flight = 0
@@ -139,7 +140,7 @@ class ReplicaLoad:
         self.stale = False
         self.kv_usage = sample.kv_usage
         if sample.kv_tokens:
-            self.kv_tokens = sample.kv_tokens
+            self.kv_per_token = 1.0 / sample.kv_tokens
         foreign = max(0.0, known - max(n, self._previous_in_flight))
         self._previous_in_flight = n
         self.foreign = self._foreign_at_sample = foreign
