@@ -153,6 +153,8 @@ def test_two_replicas_never_share_a_gpu(make: Make) -> None:
             await fleet.backend.start("p")
         assert fleet.states().keys() == before.keys()
         await fleet.backend.stop("p-0", "a test")
+        with pytest.raises(GpuShortage):
+            await fleet.backend.scale("p", 3)  # one of the two missing could be had: all or nothing
         assert await fleet.backend.start("p") == "p-0"
         assert fleet.backend.describe("p-0").gpus == (0,)
 

@@ -267,8 +267,9 @@ def test_stop_while_the_process_is_being_made() -> None:
     replica = Replica()
     replica.at(0, Begin)
     assert replica.at(1, Stop, "enough") == []
-    assert replica.at(2, Tick) == []
+    assert replica.at(1 + STOP_SECONDS, Tick) == [], "there is nothing to kill yet"
     assert replica.at(20, Spawned) == [Terminate()]
+    assert replica.at(19.9 + STOP_SECONDS, Tick) == []
     assert replica.at(20 + STOP_SECONDS, Tick) == [Kill()]
 
 
