@@ -154,7 +154,8 @@ def test_another_parent_is_the_end_too() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
 def test_the_engine_dies_with_its_guard() -> None:
-    with guarded(*python(SLEEP)) as run:
+    with guarded(*python("print('up', flush=True); " + SLEEP)) as run:
+        assert run.line() == "up"
         run.process.kill()
         run.process.wait(10)
         assert gone(run.engine)
