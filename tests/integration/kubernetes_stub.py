@@ -29,6 +29,7 @@ class KubernetesStub:
         self.refuse: int | None = None
         #: accept events and tell nobody: a watch whose connection died in silence
         self.mute = False
+        self.break_every_watch = False
         #: tell of an expired version by an ERROR event (real servers do both)
         self.gone_by_event = True
         self._watchers: set[asyncio.StreamWriter] = set()
@@ -138,6 +139,9 @@ class KubernetesStub:
     def _watch(self, writer: asyncio.StreamWriter, query: dict[str, str]) -> None:
         self.watches += 1
         since = int(query["resourceVersion"])
+        if self.break_every_watch:
+            writer.transport.abort()
+            return
         if since < self.oldest and not self.gone_by_event:
             self._send(writer, 410, GONE)
             return

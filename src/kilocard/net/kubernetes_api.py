@@ -72,7 +72,7 @@ class ApiServer:
         `seconds` is for the answer's head, `idle` for the wait between two events. Close the
         generator when leaving early.
         """
-        url = self._url(path, {**query, "watch": "1"})
+        url = self._url(path, {**query, "watch": "true"})
         try:
             async with self._connected().stream(url, headers=self._headers(), timeout=seconds, idle=idle) as response:
                 if response.status != 200:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -15,6 +16,10 @@ Report = Callable[[Change], None]
 
 #: wait after an error that a source did not expect of itself, seconds
 AFTER_BUG = 5.0
+#: seconds between two log lines about one cause at one source
+QUIET = 60.0
+#: what differs between two messages of the same cause: queries of URLs, versions, counts
+_VARIABLE = re.compile(r"\?\S*|\d+")
 
 log = logging.getLogger("kilocard.discovery")
 
@@ -45,7 +50,7 @@ def endpoint_at(pool: str, url: str) -> Endpoint:
 class Repeating:
     """Runs `step` again and again until closed; `step` says after how many seconds. It never dies of an error.
 
-    KilocardErrors are troubles of the source: told once per cause, and again when they are over.
+    KilocardErrors are troubles of the source.
     """
 
     def __init__(self, name: str, step: Callable[[], Awaitable[float]], after_error: Callable[[], float]) -> None:
@@ -54,6 +59,8 @@ class Repeating:
         self._step = step
         self._after_error = after_error
         self._task: asyncio.Task[None] | None = None
+        self._told: dict[str, float] = {}
+        self._loud = False  # is the present trouble in the log?
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"discovery {self._name}")
@@ -65,21 +72,29 @@ class Repeating:
             self._task = None
 
     def trouble(self, what: str | None) -> None:
-        """Note a trouble, or that there is none; only changes are logged."""
+        """Note a trouble, or that there is none. A cause is logged once in QUIET s, its end if it was logged."""
         if what == self.problem:
             return
-        if what is not None:
-            log.warning("%s: %s; replicas stay as they were", self._name, what)
-        else:
-            log.info("%s: works again", self._name)
         self.problem = what
+        now = asyncio.get_running_loop().time()
+        self._told = {cause: when for cause, when in self._told.items() if now - when < QUIET}
+        if what is None:
+            if self._loud:
+                log.info("%s: works again", self._name)
+            self._loud = False
+            return
+        cause = _VARIABLE.sub("", what)
+        if cause not in self._told:
+            self._told[cause] = now
+            self._loud = True
+            log.warning("%s: %s", self._name, what)
 
     async def _run(self) -> None:
         while True:
             try:
                 pause = await self._step()
             except KilocardError as error:
-                self.trouble(str(error))
+                self.trouble(f"{error} (replicas stay as they were)")
                 pause = self._after_error()
             except Exception:
                 # a source that dies in silence is the worst of all: say it loudly and go on
