@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from conftest import part_missing
 from kilocard.backends import models
 from kilocard.backends.base import ReplicaState
 from kilocard.backends.gpus import Inventory
@@ -21,6 +20,7 @@ from kilocard.core.replica import Change, Found
 from kilocard.engines.registry import engine
 from kilocard.net.client import fetch
 from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec
+from parts import part_missing
 
 pytestmark = [pytest.mark.llamacpp, pytest.mark.timeout(180)]  # a 93 MB download the first time, a busy machine
 
