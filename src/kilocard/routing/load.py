@@ -8,7 +8,7 @@ and read 0 for the first ~18 s of a cold start (vllm#49538). So own counts lead,
     load       = n + F                          equal to R + W + dispatched since − finished since, where F > 0
     capacity C = max_running, or the R that was seen while requests waited, whichever is less; unknown: no bound
     waiting    = max(0, W + n − n at sample  (only if W > 0),  load − C)
-                 but at most  pending + F + max(0, W − pending at sample − F at sample)
+                 but at most  load,  and at most  pending + F + max(0, W − pending at sample − F at sample)
 
 `n` at the sample before is there because gauges lag: a falling load must not look like foreign load. `pending`
 are own requests without a first byte: what streams can't be waiting. The last term keeps preempted requests,
@@ -188,7 +188,8 @@ class ReplicaLoad:
 
     def _settle(self) -> None:
         """Fold the rarely changing parts into `_offset` and `_slack`, so that a request costs two additions."""
-        self._offset = max(self._waiting_base, self.foreign - self.capacity)
+        # no more can wait than are there: at most `foreign` above our own
+        self._offset = max(min(self._waiting_base, self.foreign), self.foreign - self.capacity)
         self._slack = self.foreign + self._excess
         waiting = max(0.0, self.in_flight + self._offset)
         self.waiting = min(waiting, self.pending + self._slack)

@@ -1,0 +1,232 @@
+"""docs/invariants.md, checked after every event of random stories. Each INV number is in a failure's message."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kilocard.core.load import LoadSample
+from kilocard.dispatch import events as ev
+from kilocard.dispatch.config import PoolFacts
+from kilocard.dispatch.dispatcher import Dispatcher
+from kilocard.dispatch.health import OUT, State, may_be_out
+from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
+from kilocard.dispatch.record import replay, to_list
+from kilocard.spec.model import EjectSpec, HoldSpec, ModelSpec, OverheatSpec
+
+HOLD_MAX = 6
+MAX_IN_FLIGHT = 3
+
+
+def fresh(seed: int, policy: str) -> Dispatcher:
+    quick = EjectSpec(consecutive=2, backoff=0.5, backoff_max=2.0)
+    models = {
+        "m": ModelSpec("m", {"p": 3, "q": 1}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
+        "n": ModelSpec("n", {"q": 1, "never": 0}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
+    }
+    pools = {"p": PoolFacts(2, MAX_IN_FLIGHT), "q": PoolFacts(None, MAX_IN_FLIGHT), "never": PoolFacts()}
+    return Dispatcher(models, pools, Random(seed))
+
+
+class World:
+    """An honest but unlucky driver: it sends only events that can happen, in any order, and believes nobody."""
+
+    def __init__(self, rng: Random, policy: str) -> None:
+        self.rng = rng
+        self.policy = policy
+        self.dispatcher = fresh(7, policy)
+        self.now = 0.0
+        self.next_id = 0
+        self.sent: dict[int, tuple[str, int, bool]] = {}  # request: (replica, attempt, content seen)
+        self.held: set[int] = set()
+        self.ended: dict[int, str] = {}
+        self.draining: set[str] = set()
+        self.probing: set[str] = set()
+        self.log: list[list[object]] = []
+        self.answers: list[list[Instruction]] = []
+
+    def tell(self, event: ev.Event) -> None:
+        states = {id: r.health.state for id, r in self.dispatcher.fleet.replicas.items()}
+        self.log.append(json.loads(json.dumps(to_list(event))))
+        answer = self.dispatcher.handle(event)
+        self.answers.append(list(answer))
+        for instruction in answer:
+            self.obey(instruction, states)
+        self.check()
+
+    def obey(self, instruction: Instruction, before: dict[str, State]) -> None:
+        match instruction:
+            case Send(request, attempt, replica, pool, decision):
+                assert request not in self.ended, "INV-2: sent after its end"
+                assert request not in self.sent, "INV-2: sent twice at once"
+                assert decision.reason and decision.target == replica, "INV-8: a decision has a reason"
+                assert pool != "never", "INV-9: weight 0 gets nothing"
+                life = self.dispatcher.fleet.replicas.get(replica)
+                assert life is not None, "INV-3: sent to a replica that is gone"
+                assert replica not in self.draining, "INV-3: sent to a draining replica"
+                assert life.health.state not in OUT | {State.RESTING}, "INV-3: sent to an ejected replica"
+                self.held.discard(request)
+                self.sent[request] = (replica, attempt, False)
+            case Hold(request, reason):
+                assert reason, "INV-8"
+                assert request not in self.sent and request not in self.ended, "INV-2"
+                self.held.add(request)
+            case Refuse(request, error):
+                assert request not in self.ended, "INV-2: ended twice"
+                assert str(error) and error.http_status in {404, 502, 503, 504}
+                assert error.http_status != 503 or error.retry_after, "INV-10: 503 has Retry-After"
+                self.end(request, "refused")
+            case Probe(replica):
+                assert before[replica] is State.EJECTED
+                self.probing.add(replica)
+            case Drained(replica):
+                assert self.dispatcher.fleet.replicas[replica].in_flight == 0
+
+    def end(self, request: int, how: str) -> None:
+        self.sent.pop(request, None)
+        self.held.discard(request)
+        self.ended[request] = how
+
+    def check(self) -> None:
+        fleet = self.dispatcher.fleet
+        leases: dict[str, int] = {}
+        for request in self.dispatcher._requests.values():
+            if request.replica is not None and not request.replica.gone:
+                leases[request.replica.id] = leases.get(request.replica.id, 0) + 1
+        for id, replica in fleet.replicas.items():
+            assert replica.in_flight == leases.get(id, 0), "INV-1: in flight = live leases"
+            assert 0 <= replica.pending <= replica.in_flight, "INV-1"
+            assert min(replica.prefill, replica.decode, replica.context) >= 0, "INV-1: never negative"
+            assert 0.0 <= replica.waiting <= replica.load, "INV-7: waiting is part of load"
+            assert replica.load >= replica.in_flight, "INV-7: own requests are the lower bound"
+            assert replica.in_flight <= MAX_IN_FLIGHT, "INV-6: max_in_flight"
+        for pool in fleet.pools.values():
+            members = [r for r in pool.replicas.values() if not r.draining]
+            out = [r for r in members if r.health.state in OUT]
+            assert pool.members == len(members) and pool.ejected == len(out), "INV-4: counts are true"
+            assert pool.out == sum(r.health.state is not State.READY for r in members), "INV-4"
+            assert len(out) <= may_be_out(len(members), 0.5), "INV-4: the floor of ejection"
+            assert not members or len(out) < len(members), "INV-4: never all ejected"
+        for model in fleet.models.values():
+            assert len(model.hold) <= HOLD_MAX, "INV-5: held is bounded"
+        assert self.dispatcher.held == len(self.held), "INV-5"
+        assert self.dispatcher.live == len(self.held) + len(self.sent), "INV-2: nothing is forgotten"
+        assert len(self.dispatcher._room._deadlines) <= 2 * HOLD_MAX * 2 + 66, "INV-11: memory is bounded"
+
+    # --- what can happen
+
+    def step(self) -> None:
+        rng = self.rng
+        self.now += rng.choice([0.0, 0.01, 0.1, 0.4])
+        names = [f"{pool}{i}" for pool in "pq" for i in range(3)]
+        known = list(self.dispatcher.fleet.replicas)
+        choice = rng.random()
+        if choice < 0.30:
+            self.next_id += 1
+            model = rng.choice(["m", "m", "n", "unknown"])
+            deadline = self.now + rng.choice([0.5, 5.0, 100.0])
+            prompt, output = rng.randrange(4000), rng.randrange(500)
+            self.tell(ev.Arrived(self.now, self.next_id, model, prompt, output, deadline))
+            assert self.next_id in self.sent or self.next_id in self.held or self.next_id in self.ended, "INV-2"
+        elif choice < 0.62 and self.sent:
+            self.progress(rng.choice(list(self.sent)))
+        elif choice < 0.66 and (self.sent or self.held):
+            request = rng.choice([*self.sent, *sorted(self.held)])
+            self.end(request, "abandoned")
+            self.tell(ev.Abandoned(self.now, request))
+        elif choice < 0.72:
+            name = rng.choice(names)
+            if name not in known:
+                self.draining.discard(name)
+                self.probing.discard(name)
+            self.tell(ev.ReplicaUp(self.now, name, name[0]))
+        elif choice < 0.75 and known:
+            name = rng.choice(known)
+            self.draining.add(name)
+            self.tell(ev.ReplicaDraining(self.now, name))
+        elif choice < 0.78 and known:
+            name = rng.choice(known)
+            self.draining.discard(name)
+            self.probing.discard(name)
+            self.tell(ev.ReplicaGone(self.now, name))
+        elif choice < 0.86 and known:
+            gauge = lambda: rng.choice([None, 0.0, 1.0, 3.0, 9.0])  # noqa: E731
+            sample = LoadSample(self.now, gauge(), gauge(), rng.choice([None, 0.5, 0.99]), kv_tokens=9000.0)
+            self.tell(ev.Scraped(self.now, rng.choice(known), rng.choice([None, sample, sample])))
+        elif choice < 0.90 and self.probing:
+            name = rng.choice(sorted(self.probing))
+            self.probing.discard(name)
+            self.tell(ev.Probed(self.now, name, rng.random() < 0.7))
+        elif choice < 0.93:
+            late = rng.choice([ev.Answered(self.now, -1, 200), ev.Finished(self.now, -1, 200, 1)])
+            self.tell(rng.choice([late, ev.FirstContent(self.now, -1), ev.Abandoned(self.now, -1)]))
+        else:
+            self.tell(ev.Tick(self.now))
+
+    def progress(self, request: int) -> None:
+        rng = self.rng
+        replica, attempt, content = self.sent[request]
+        roll = rng.random()
+        if roll < 0.35 and not content:
+            self.sent[request] = (replica, attempt, True)
+            self.tell(ev.FirstContent(self.now, request))
+        elif roll < 0.7:
+            self.end(request, "finished")
+            self.tell(ev.Finished(self.now, request, rng.choice([200, 400]), rng.choice([None, 30])))
+        else:
+            fault = rng.choice(list(ev.Fault))
+            del self.sent[request]
+            life = self.dispatcher.fleet.replicas.get(replica)
+            others = sum(len(r.policy) for r in self.dispatcher._requests[request].model.routes) > 1
+            self.tell(ev.Failed(self.now, request, fault, 500, "it broke"))
+            assert request in self.sent or request in self.held or request in self.ended, "INV-2: an answer"
+            if content:
+                assert request in self.ended, "INV-12: no retry after content"
+            elif request in self.sent and life is not None and others:
+                assert self.sent[request][0] != replica, "INV-12: a retry goes elsewhere"
+
+    def finish_all(self) -> None:
+        for _ in range(400):
+            self.now += 0.2
+            for request in list(self.sent):
+                self.end(request, "finished")
+                self.tell(ev.Finished(self.now, request, 200, 5))
+            self.tell(ev.Tick(self.now))
+            if not self.sent and not self.held:
+                break
+        assert len(self.ended) == self.next_id, "INV-2: every request ends exactly once"
+        for replica in self.dispatcher.fleet.replicas.values():
+            assert replica.in_flight == replica.pending == replica.prefill == replica.decode == replica.context == 0, (
+                "INV-1: counters return to zero"
+            )
+        assert self.dispatcher.live == self.dispatcher.held == 0, "INV-2"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 2**32),
+    policy=st.sampled_from(["queue_depth", "round_robin", "least_connections", "adaptive"]),
+)
+def test_random_stories_keep_every_invariant(seed: int, policy: str) -> None:
+    world = World(Random(seed), policy)
+    for name in ("p0", "p1", "q0"):
+        world.tell(ev.ReplicaUp(0.0, name, name[0]))
+    for _ in range(150):
+        world.step()
+    world.finish_all()
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32), policy=st.sampled_from(["queue_depth", "round_robin", "adaptive"]))
+def test_a_recorded_log_replays_to_the_same_instructions(seed: int, policy: str) -> None:
+    """INV-13: same seed, same events, same instructions; chance and time come only from outside."""
+    world = World(Random(seed), policy)
+    for _ in range(150):
+        world.step()
+    again = [list(answer) for _, answer in replay(fresh(7, policy), world.log)]
+    assert len(again) == len(world.answers)
+    for mine, theirs in zip(world.answers, again, strict=True):
+        assert [repr(i) for i in mine] == [repr(i) for i in theirs]
