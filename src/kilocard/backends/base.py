@@ -115,7 +115,11 @@ class Backend(Protocol):
         """Report Leaving, wait for `idle` or the pool's grace, stop it. Returns when it has stopped."""
 
     def idle(self, replica: str) -> None:
-        """The replica has no request left. Ignored unless it drains (the news may come late)."""
+        """The replica has no request left.
+
+        Ignored unless it drains, since the news may come late, and unless it is one of ours: whoever counts
+        requests tells of every replica. Never raises.
+        """
 
     async def stop(self, replica: str, reason: str) -> None:
         """Stop it without waiting for its requests. Returns when it has stopped."""

@@ -121,8 +121,8 @@ class FakeBackend:
 
     def idle(self, replica: str) -> None:
         self._called("idle", replica)
-        self._known(replica)
-        self._tell(replica, Idle(self.clock()))
+        if replica in self._replicas:
+            self._tell(replica, Idle(self.clock()))
 
     async def stop(self, replica: str, reason: str) -> None:
         self._called("stop", replica, reason)

@@ -156,7 +156,8 @@ class LocalBackend:
         await runner.stopped.wait()
 
     def idle(self, replica: str) -> None:
-        self._runner(replica).tell(Idle(self._clock()))
+        if replica in self._runners:
+            self._runners[replica].tell(Idle(self._clock()))
 
     async def stop(self, replica: str, reason: str) -> None:
         runner = self._runner(replica)
