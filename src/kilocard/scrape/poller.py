@@ -69,12 +69,12 @@ class Poller:
     def add(self, replica: str, url: str, pages: tuple[MetricsPage, ...], models: Collection[str] = ()) -> None:
         """Scrape this replica from now on. With `models`, only series of those model names count.
 
-        Repeating it changes nothing; another URL or other pages start anew. Without pages there is nothing to
+        Repeating it changes nothing; another URL, other pages or other models start anew. Without pages there is nothing to
         scrape. Raises UsageError for a URL that is not http(s)://.
         """
         old = self._watched.get(replica)
         if old is not None:
-            if (old.url, old.pages) == (url, pages):
+            if (old.url, old.pages, old.models) == (url, pages, frozenset(models)):
                 return
             self.remove(replica)
         if not pages:

@@ -53,6 +53,7 @@ class ReplicaScrape:
         self.replica = replica
         self.url = url
         self.pages = pages
+        self.models = frozenset(models)
         self.phase = share
         self.status = ScrapeStatus(url)
         self.due = 0.0
@@ -61,7 +62,7 @@ class ReplicaScrape:
         self.connecting: asyncio.Task[None] | None = None
         self._settings = settings
         self._ended = ended
-        self._search = PageSearch(pages, models)
+        self._search = PageSearch(pages, self.models)
         self._keep = settings.interval <= KEEP_ALIVE
         targets = [parse_target(url.rstrip("/") + page.path) for page in pages]
         self._place = targets[0]
