@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import filecmp
 import importlib.util
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import hypothesis
 import pytest
+
+from parts import in_ci, part_missing
 
 ROOT = Path(__file__).parent.parent
 UNIT_TIMEOUT = 2.0
@@ -28,10 +28,6 @@ UNIT_TIMEOUT = 2.0
 # examples every time, so that a red run can be repeated.
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-
-
-def in_ci() -> bool:
-    return os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
 hypothesis.settings.load_profile("ci" if in_ci() else "here")
@@ -54,7 +50,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if stale:
         pytest.exit(
             f"the installed kilocard ({package}) is not what is in src/: {', '.join(stale[:5])}"
-            f"{' …' if len(stale) > 5 else ''}\nInstall it again: pip install '.[test]' (or once: pip install -e '.[test]')",
+            f"{' …' if len(stale) > 5 else ''}\n"
+            "Install it again: pip install '.[test]' (or once: pip install -e '.[test]')",
             returncode=4,
         )
 
@@ -90,18 +87,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:  # the wrapper's result goes back through StopIteration
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if in_ci() and report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("may_skip") is None:
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, and in CI a missing part is a failure: {_reason(report)}"
+        report.longrepr = f"{item.nodeid} was skipped; in CI that is a failure: {_reason(report)}"
     return report
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
     if in_ci() and report.outcome == "skipped":
         report.outcome = "failed"
@@ -115,13 +112,6 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
 
-def part_missing(reason: str) -> NoReturn:
-    """Skip here, fail in CI. The reason says what to run to get the part."""
-    if in_ci():
-        pytest.fail(f"in CI a missing part is a failure: {reason}", pytrace=False)
-    pytest.skip(reason)
-
-
 @dataclass(frozen=True)
 class VllmCpu:
     """What scripts/build-vllm-cpu built."""
@@ -130,13 +120,11 @@ class VllmCpu:
     transformers: Path
     #: folder with SmolLM2-135M-Instruct in bfloat16
     model: Path
-    #: the same model for llama.cpp
-    gguf: Path
 
 
 @pytest.fixture(scope="session")
 def vllm_cpu() -> VllmCpu:
-    """vLLM for the CPU, `transformers serve` and a small real model; skips (in CI: fails) where they are not built."""
+    """vLLM on the CPU, `transformers serve` and a small real model; skips (in CI: fails) where they are not built."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "build-vllm-cpu"), "--paths"],
         capture_output=True,
@@ -146,4 +134,4 @@ def vllm_cpu() -> VllmCpu:
     if done.returncode != 0:
         part_missing(done.stderr.strip() or "scripts/build-vllm-cpu --paths failed")
     at = dict(line.split("=", 1) for line in done.stdout.splitlines())
-    return VllmCpu(Path(at["VLLM"]), Path(at["TRANSFORMERS"]), Path(at["MODEL"]), Path(at["GGUF"]))
+    return VllmCpu(Path(at["VLLM"]), Path(at["TRANSFORMERS"]), Path(at["MODEL"]))
