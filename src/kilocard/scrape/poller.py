@@ -69,8 +69,8 @@ class Poller:
     def add(self, replica: str, url: str, pages: tuple[MetricsPage, ...], models: Collection[str] = ()) -> None:
         """Scrape this replica from now on. With `models`, only series of those model names count.
 
-        Repeating it changes nothing; another URL, other pages or other models start anew. Without pages there is nothing to
-        scrape. Raises UsageError for a URL that is not http(s)://.
+        Repeating it changes nothing; another URL, other pages or other models start anew. Without pages there
+        is nothing to scrape. Raises UsageError for a URL that is not http(s)://.
         """
         old = self._watched.get(replica)
         if old is not None:
