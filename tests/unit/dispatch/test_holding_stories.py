@@ -184,3 +184,21 @@ def test_held_requests_spread_when_replicas_come() -> None:
         story.arrive()
     sent = [*story.up("a", "b"), *story.wait(0.5)]
     assert sum(spread(sent).values()) == 8
+
+
+def test_a_newcomer_does_not_overtake_who_waits() -> None:
+    story = Story(hold=HoldSpec(1000, 60.0))
+    for _ in range(40):
+        story.arrive()
+    assert len(story.up("a")) == 16
+    assert isinstance(story.arrive(), Hold), "there is room at a, but 24 were here before"
+    assert [i.request for i in story.wait(0.3) if isinstance(i, Send)] == list(range(17, 42))
+
+
+def test_deadlines_of_those_who_left_take_no_memory() -> None:
+    """INV-11."""
+    story = Story(hold=HoldSpec(10, 600.0))
+    for _ in range(2000):
+        story.arrive()
+        story.tell(ev.Abandoned(story.now, story.count))
+    assert len(story.dispatcher._room._deadlines) < 100

@@ -1,0 +1,131 @@
+"""Cost of a decision among 1,000 replicas: µs of processor time.
+
+    python benchmarks/choose.py [--replicas 1000] [--rounds 5]
+
+`choose+update` is choose(), begin() on the target and update() of its place in the index. `dispatcher` is one whole
+request: Arrived, Answered, FirstContent, Finished, each with the making of its event, with four requests in flight
+per replica. `scan` is the same choice by min() over all replicas, in the same run, to compare with. `tick` is one
+Tick over all replicas, `scrape` one Scraped event. The least of the rounds counts: a busy machine only adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+
+from kilocard.core.load import LoadSample
+from kilocard.dispatch.config import PoolFacts
+from kilocard.dispatch.dispatcher import Dispatcher
+from kilocard.dispatch.events import Answered, Arrived, Event, Finished, FirstContent, ReplicaUp, Scraped, Tick
+from kilocard.routing.load import ReplicaLoad
+from kilocard.routing.queue_depth import QueueDepth
+from kilocard.routing.registry import POLICIES, make_policy
+from kilocard.spec.model import ModelSpec
+
+
+def best(rounds: int, one: Callable[[], float]) -> float:
+    return min(one() for _ in range(rounds)) * 1e6
+
+
+def filled(count: int) -> list[ReplicaLoad]:
+    rng = random.Random(3)
+    loads = [ReplicaLoad(f"replica-{i}", max_running=64) for i in range(count)]
+    for load in loads:
+        load.scraped(0.0, LoadSample(0.0, rng.randrange(8), 0, rng.random(), kv_tokens=300_000))
+        for _ in range(rng.randrange(4)):
+            load.begin(500, 200)
+    return loads
+
+
+def choose(name: str, count: int, n: int = 20_000) -> float:
+    policy = make_policy(name, random.Random(1))
+    loads = filled(count)
+    by_id = {load.id: load for load in loads}
+    for load in loads:
+        policy.add(load)
+    start = time.process_time()
+    for _ in range(n):
+        decision = policy.choose()
+        assert decision is not None
+        load = by_id[decision.target]
+        load.begin(500, 200)
+        policy.update(load)
+    return (time.process_time() - start) / n
+
+
+def scan(count: int, n: int = 100) -> float:
+    score = QueueDepth(random.Random(1)).score
+    loads = filled(count)
+    start = time.process_time()
+    for _ in range(n):
+        min(loads, key=score).begin(500, 200)
+    return (time.process_time() - start) / n
+
+
+def dispatcher(name: str, count: int) -> Dispatcher:
+    spec = ModelSpec("m", {"p": 1}, policy=name)
+    made = Dispatcher({"m": spec}, {"p": PoolFacts(256)}, random.Random(1))
+    for i in range(count):
+        made.handle(ReplicaUp(0.0, f"replica-{i}", "p"))
+    return made
+
+
+def request(name: str, count: int, n: int = 30_000) -> float:
+    handle: Callable[[Event], object] = dispatcher(name, count).handle
+    waiting: deque[int] = deque()
+    running: deque[int] = deque()
+    now = 0.0
+    for id in range(4 * count):
+        handle(Arrived(now, id, "m", 500, 200, 1e9))
+        waiting.append(id)
+        if len(waiting) > 2 * count:
+            done = waiting.popleft()
+            handle(FirstContent(now, done))
+            running.append(done)
+    start = time.process_time()
+    for id in range(4 * count, 4 * count + n):
+        now += 1e-4
+        handle(Arrived(now, id, "m", 500, 200, 1e9))
+        waiting.append(id)
+        first = waiting.popleft()
+        handle(Answered(now, first, 200))
+        handle(FirstContent(now, first))
+        running.append(first)
+        handle(Finished(now, running.popleft(), 200, 150))
+    return (time.process_time() - start) / n
+
+
+def housekeeping(name: str, count: int) -> tuple[float, float]:
+    made = dispatcher(name, count)
+    start = time.process_time()
+    for i in range(count):
+        made.handle(Scraped(0.1, f"replica-{i}", LoadSample(0.1, 3, 0, 0.4, kv_tokens=300_000)))
+    scraped = (time.process_time() - start) / count
+    start = time.process_time()
+    for n in range(20):
+        made.handle(Tick(0.2 + n * 0.01))
+    return scraped, (time.process_time() - start) / 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--replicas", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    count = args.replicas
+    print(f"{count} replicas, µs of CPU\n{'policy':<20}{'choose+update':>15}{'dispatcher':>12}{'scrape':>9}{'tick':>9}")
+    for name in POLICIES:
+        chosen = best(args.rounds, lambda name=name: choose(name, count))  # type: ignore[misc]  # bound now
+        whole = best(args.rounds, lambda name=name: request(name, count))  # type: ignore[misc]  # same
+        scraped, tick = (
+            min(x) * 1e6 for x in zip(*(housekeeping(name, count) for _ in range(args.rounds)), strict=True)
+        )
+        print(f"{name:<20}{chosen:15.2f}{whole:12.2f}{scraped:9.2f}{tick:9.0f}")
+    print(f"{'scan of all':<20}{best(3, lambda: scan(count)):15.2f}")
+
+
+if __name__ == "__main__":
+    main()
