@@ -133,16 +133,24 @@ def metrics_page(replica: Replica) -> bytes:
 
 
 def padded(page: str, size: int) -> str:
-    """At least `size` bytes, with a histogram that means nothing, half before and half behind what counts: a reader
+    """At least `size` bytes, with lines that mean nothing, half before and half behind what counts: a reader
     that searches has as far to go as on a real page."""
-    if len(page) >= size:
+    missing = size - len(page)
+    if missing <= 0:
         return page
-    line = 'kilocard_emulated_padding_bucket{{engine="0",handler="/v1/chat/completions",le="{}",side="{}"}} 0.0'
-    count = (size - len(page)) // (2 * len(line)) + 1
-    head = (
-        "# HELP kilocard_emulated_padding Lines that make the page as long as a real one.\n"
-        "# TYPE kilocard_emulated_padding untyped\n"
-    )
-    before = "\n".join(line.format(f"{i}.0", "before") for i in range(count))
-    behind = "\n".join(line.format(f"{i}.0", "behind") for i in range(count))
-    return f"{head}{before}\n{page}{behind}\n"
+    before = [
+        "# HELP kilocard_emulated_padding Lines that make the page as long as a real one.",
+        "# TYPE kilocard_emulated_padding untyped",
+    ]
+    behind: list[str] = []
+    missing -= sum(len(line) + 1 for line in before)
+    number = 0
+    while missing > 0:
+        side, lines = ("before", before) if number % 2 else ("behind", behind)
+        line = (
+            f'kilocard_emulated_padding{{engine="0",handler="/v1/chat/completions",le="{number}.0",side="{side}"}} 0.0'
+        )
+        lines.append(line)
+        missing -= len(line) + 1
+        number += 1
+    return "\n".join(before) + "\n" + page + "".join(line + "\n" for line in behind)
