@@ -216,12 +216,8 @@ class Dispatcher:
             return NOTHING
         self.stats.faults[fault.value] += 1
         replica = request.replica
-        after: Sequence[Instruction] = NOTHING
-        content = False
         if replica is None:
-            self._room.leave(request)
-            del self._requests[id]
-            return (self._refuse(id, refusals.upstream(fault, detail, request.attempts)),)
+            return (self._room.time_out(now, request),)
         content = not request.pending
         if fault in BLAMELESS:
             if request.trial:

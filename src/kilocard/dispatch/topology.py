@@ -79,6 +79,8 @@ class Model:
 
     def learn(self, declared: int, produced: int) -> None:
         """Clients often ask for far more tokens than they get; the ratio of the means tells how far."""
+        if declared <= 0:
+            return
         self.declared_mean += self.NEW * (declared - self.declared_mean)
         self.output_mean += self.NEW * (produced - self.output_mean)
 

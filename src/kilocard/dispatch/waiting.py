@@ -115,7 +115,7 @@ class WaitingRoom:
     def tick(self, now: float, models: Iterable[Model], out: list[Instruction]) -> None:
         """Refuse who has waited too long, then release whom a change since the last event may have helped."""
         for request in self._deadlines.due(now, self._requests):
-            out.append(self._time_out(now, request))
+            out.append(self.time_out(now, request))
         for model in models:
             model.budget.cap(len(self._requests))
             if model.hold.parked:
@@ -123,7 +123,8 @@ class WaitingRoom:
             if model.hold.line:
                 self._release_line(now, model, out)
 
-    def _time_out(self, now: float, request: LiveRequest) -> Refuse:
+    def time_out(self, now: float, request: LiveRequest) -> Refuse:
+        """End a held request: for want of room, or with the error that made it wait."""
         self.leave(request)
         del self._requests[request.id]
         if request.fault is not None:

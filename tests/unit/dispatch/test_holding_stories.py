@@ -202,3 +202,11 @@ def test_deadlines_of_those_who_left_take_no_memory() -> None:
         story.arrive()
         story.tell(ev.Abandoned(story.now, story.count))
     assert len(story.dispatcher._room._deadlines) < 100
+
+
+def test_the_drivers_own_timeout_while_held() -> None:
+    story = Story("a", facts=PoolFacts(max_in_flight=1))
+    story.send()
+    story.arrive()
+    assert [code(i) for i in story.fail(2, ev.Fault.TOTAL)] == ["hold_timeout"]
+    assert (story.dispatcher.live, story.dispatcher.held) == (1, 0)

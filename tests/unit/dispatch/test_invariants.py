@@ -205,7 +205,7 @@ class World:
         assert self.dispatcher.live == self.dispatcher.held == 0, "INV-2"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     policy=st.sampled_from(["queue_depth", "round_robin", "least_connections", "adaptive"]),

@@ -135,3 +135,11 @@ def test_snapshot_is_plain_data() -> None:
     assert (second["id"], second["state"]) == ("b", "draining")
     assert second["reason"]
     assert state["pools"][0]["available"] == 1
+
+
+def test_requests_without_a_declared_output_teach_nothing() -> None:
+    story = Story("a")
+    for _ in range(40_000):
+        story.finish(story.send(output=0).request)
+    assert story.send(output=50).replica == "a"
+    assert story.dispatcher.fleet.replicas["a"].decode == 50
