@@ -22,35 +22,35 @@ def emulate(
     profile: Annotated[
         str,
         typer.Option(
-            help=f"How fast and how large: {', '.join(BUILTIN)}, or a profile file such as `kilocard calibrate` writes."
+            help=f"How fast and how large: {', '.join(BUILTIN)}, or a YAML file with a profile (docs/emulator.md)."
         ),
     ] = SMALL_FAST.name,
     model: Annotated[
-        list[str] | None, typer.Option(help=f"Name to serve; may be repeated. [default: {DEFAULT_MODEL}]")
+        list[str] | None, typer.Option(help=f"Name to serve; may be repeated. Default: {DEFAULT_MODEL}.")
     ] = None,
     max_num_seqs: Annotated[
         int | None,
         typer.Option(
             help="Requests that run at once; more of them wait. Too low wastes the GPU, too high runs out of KV cache "
-            "and preempts. [default: the profile's]"
+            "and preempts. Default: the profile's."
         ),
     ] = None,
     kv_tokens: Annotated[
         int | None,
         typer.Option(
             help="KV cache in tokens: what really bounds concurrency. Try 4000 and long answers to see preemption. "
-            "[default: the profile's]"
+            "Default: the profile's."
         ),
     ] = None,
     speed: Annotated[float, typer.Option(help="2 is twice as fast as the profile, 0.5 half as fast.")] = 1.0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     max_model_len: Annotated[
         int | None,
-        typer.Option(help="Prompt and answer tokens of one request; longer ones get 400. [default: the profile's]"),
+        typer.Option(help="Prompt and answer tokens of one request; longer ones get 400. Default: the profile's."),
     ] = None,
     max_num_batched_tokens: Annotated[
         int | None,
-        typer.Option(help="Tokens of one step. Long prompts are prefilled in such chunks. [default: the profile's]"),
+        typer.Option(help="Tokens of one step. Long prompts are prefilled in such chunks. Default: the profile's."),
     ] = None,
     seed: Annotated[int, typer.Option(help="For filler text and for which requests a fault hits.")] = 0,
     metrics_bytes: Annotated[
