@@ -1,6 +1,6 @@
 """`python -m benchmarks.policies`: does a routing policy shorten the wait for the first token?
 
-Three emulated replicas (`kilocard emulate`, on the wall clock but `--speed` times as fast as life) stand behind
+Three emulated replicas (`python -m kilocard.emulator`, on the wall clock but `--speed` times as fast as life) stand behind
 `kilocard gateway`, once with each policy. The load is open: requests come when they come (Poisson), mostly short ones
 and a tenth long ones, which is where counting connections and counting queues differ. First the replicas are
 saturated without a gateway to learn what they can do; then each policy gets the same arrivals at `--load` of that, for
@@ -230,9 +230,9 @@ def run(a: argparse.Namespace) -> dict[str, Any]:
         folder = Path(name)
         first = consecutive_ports(REPLICAS)
         ports = [first + i for i in range(REPLICAS)]
-        argv = [sys.executable, "-m", "kilocard", "emulate", "--port", str(first), "--count", str(REPLICAS)]
+        argv = [sys.executable, "-m", "kilocard.emulator", "--port", str(first), "--count", str(REPLICAS)]
         argv += ["--model", MODEL, "--max-num-seqs", str(a.max_num_seqs), "--kv-tokens", str(a.kv_tokens)]
-        argv += ["--speed", str(a.speed), *(["--profile", a.profile] if a.profile else [])]
+        argv += ["--speed", str(a.speed), "--profile", a.profile]
         with Child(argv, core=load_core, log=folder / "emulator.log") as emulator:
             for port in ports:
                 emulator.wait_until(partial(answers, f"http://127.0.0.1:{port}/health"), 30)
@@ -269,20 +269,23 @@ def _numbers(r: dict[str, Any], speed: float) -> dict[str, Any]:
     }
 
 
-def verdict(policies: dict[str, list[dict[str, Any]]], key: str = "p95") -> str:
-    """Whether queue_depth has the lower p95 for each seed, in words."""
+def verdict(policies: dict[str, list[dict[str, Any]]]) -> str:
+    """Whether queue_depth has the lower p95 for each seed, of all requests and of the short ones, in words."""
     if "queue_depth" not in policies:
         return "queue_depth was not measured"
-    parts = []
-    ours = [r["ttft_s"][key] for r in policies["queue_depth"]]
-    for other, runs in policies.items():
-        if other == "queue_depth":
-            continue
-        theirs = [r["ttft_s"][key] for r in runs]
-        wins = sum(a < b for a, b in zip(ours, theirs, strict=True))
-        ratio = median(a / b for a, b in zip(ours, theirs, strict=True))
-        parts.append(f"lower than {other} for {wins} of {len(ours)} seeds (median ratio {ratio:.2f})")
-    return f"TTFT {key} of queue_depth is " + ", ".join(parts)
+    lines = []
+    for key, what in (("ttft_s", "TTFT p95 of queue_depth"), ("ttft_short_s", "the same of short requests")):
+        ours = [r[key]["p95"] for r in policies["queue_depth"]]
+        parts = []
+        for other, runs in policies.items():
+            if other == "queue_depth":
+                continue
+            pairs = list(zip(ours, (r[key]["p95"] for r in runs), strict=True))
+            ratio = median(a / b for a, b in pairs)
+            wins = sum(a < b for a, b in pairs)
+            parts.append(f"lower than {other} for {wins} of {len(pairs)} seeds (median ratio {ratio:.2f})")
+        lines.append(f"{what}: {', '.join(parts)}")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -292,10 +295,10 @@ def main() -> int:
     parser.add_argument("--load", type=float, default=0.85, help="share of the measured capacity")
     parser.add_argument("--seconds", type=float, default=9, help="wall seconds of arrivals a run")
     parser.add_argument("--capacity-seconds", type=float, default=8)
-    parser.add_argument("--speed", type=float, default=4)
+    parser.add_argument("--speed", type=float, default=5)
     parser.add_argument("--max-num-seqs", type=int, default=8)
     parser.add_argument("--kv-tokens", type=int, default=20_000)
-    parser.add_argument("--profile", help="the emulator's own by default")
+    parser.add_argument("--profile", default="a100-7b", help="speed profile of the emulator")
     parser.add_argument("--json", action="store_true")
     a = parser.parse_args()
     result = run(a)
