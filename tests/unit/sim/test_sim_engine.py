@@ -119,6 +119,18 @@ def test_nobody_is_admitted_in_a_step_that_preempts() -> None:
     pytest.fail("nobody was preempted")
 
 
+def test_a_long_prompt_waits_until_all_of_it_fits() -> None:
+    """Its first chunk would fit sooner, but two half-prefilled prompts would throw each other out."""
+    e = engine(kv_tokens=16 * 11)  # 10 usable blocks
+    e.add("first", 64, 5, now=0.0)
+    step(e)
+    e.add("long", 150, 2, now=0.0)
+    assert [step(e).admitted for _ in range(4)] == [[], [], [], []]
+    assert step(e).admitted == ["long"]
+    drain(e)
+    assert e.counters.preempted == 0
+
+
 def test_an_abort_frees_slot_and_blocks_at_once() -> None:
     e = engine()
     for i in range(5):
