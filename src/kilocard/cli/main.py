@@ -7,6 +7,7 @@ import sys
 import typer
 
 from kilocard.cli import gateway, schema, status, up, version
+from kilocard.cli.emulate import emulate
 from kilocard.cli.model import app as model
 from kilocard.core.errors import KilocardError
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(up.up)
 app.command()(gateway.gateway)
+app.command()(emulate)
 app.command()(status.status)
 app.add_typer(model, name="model")
 app.command()(schema.schema)

@@ -64,7 +64,11 @@ def show(state: dict[str, Any]) -> None:
         results.print(f"model [bold]{escape(model['id'])}[/]: {escape(pools)}, policy {model['policy']}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("replica", "state", "in flight", "running", "waiting", "KV", "age", "url", "why"):
-        table.add_column(name, justify="right" if name in {"in flight", "running", "waiting", "KV", "age"} else "left")
+        table.add_column(
+            name,
+            justify="right" if name in {"in flight", "running", "waiting", "KV", "age"} else "left",
+            overflow="fold",
+        )
     for replica in state["replicas"]:
         colour = _COLOURS.get(replica["state"], "dim")
         kv, age = replica["kv_usage"], replica["age_s"]

@@ -94,7 +94,7 @@ async def _tell_news(one: LocalCluster) -> None:
                 after = f" after {took:.1f} s" if status.state.value == "ready" and took is not None else ""
                 why = f": {status.reason}" if status.reason else ""
                 colour = {"ready": "green", "crash_loop": "red", "restarting": "yellow"}.get(news[0], "dim")
-                notes.print(f"[{colour}]{status.id} {news[0]}{after}[/]{why}", markup=True)
+                notes.print(f"[{colour}]{status.id} {news[0]}{after}[/]{why}", soft_wrap=True)
         if not welcomed and one.gateway.plane.ready:
             welcomed = True
             _welcome(one)
@@ -110,5 +110,6 @@ def _welcome(one: LocalCluster) -> None:
         f"\n[bold]Ready:[/] {base} (OpenAI-compatible), models: {', '.join(one.spec.models)}\n\n"
         f"  curl {base}/chat/completions -H 'content-type: application/json' \\\n"
         f'    -d \'{{"model": "{model}", "messages": \\[{{"role": "user", "content": "What is a GPU?"}}]}}\'\n\n'
-        f"  kilocard status --admin 127.0.0.1:{one.gateway.admin_port}\n"
+        f"  kilocard status --admin 127.0.0.1:{one.gateway.admin_port}\n",
+        soft_wrap=True,  # commands are for copying
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kilocard.backends import models
 from kilocard.backends.local import LocalBackend
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
@@ -59,7 +62,8 @@ class LocalCluster:
         self.gateway = Gateway(spec, sources=configured(spec), describe=self._describe)
         port = listen_address(spec.gateway.listen).port
         self.log_dir = cache_dir() / "logs" / str(port or f"pid-{os.getpid()}")
-        self.backend = LocalBackend(spec, self.gateway.apply, self.log_dir, engine)
+        fetch_model = partial(models.fetch, progress=sys.stderr)
+        self.backend = LocalBackend(spec, self.gateway.apply, self.log_dir, engine, default_model=fetch_model)
         self.gateway.plane.on_drained = self.backend.idle
 
     async def start(self) -> None:

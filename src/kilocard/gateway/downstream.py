@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import httptools
-
-from kilocard.core.errors import BodyTooLarge, CapacityError, ClientError, HeaderTooLarge, KilocardError, RequestTimeout
-from kilocard.gateway.heads import Headers, RequestHead, read_request_headers, status_line
+from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
+from kilocard.gateway.framing import Arrival, RequestFramer
+from kilocard.gateway.heads import status_line
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -24,39 +23,18 @@ LINGER_BYTES = 64 * 1024 * 1024
 _PLAIN_ID = frozenset(range(0x21, 0x7F))
 
 
-class Arrival(NamedTuple):
-    """One whole request off the wire."""
-
-    method: bytes
-    path: bytes
-    query: bytes  # with its "?", or empty
-    head: RequestHead
-    body: bytes
-    keep_alive: bool
-    version: str
-
-
 class ClientConnection(asyncio.Protocol):
     """Server side of one connection. Requests are answered in their order, one exchange at a time."""
 
     __slots__ = (
-        "_arrivals",
-        "_body",
-        "_body_bytes",
         "_closing",
         "_current",
-        "_head",
-        "_head_bytes",
-        "_headers",
-        "_in_message",
+        "_framer",
         "_lingering",
-        "_parser",
+        "_partial",
         "_queue",
-        "_read_bytes",
         "_reading_paused",
-        "_refusal",
         "_request_id",
-        "_url",
         "can_chunk",
         "keep_alive",
         "paused",
@@ -72,17 +50,8 @@ class ClientConnection(asyncio.Protocol):
         self.since = plane.clock()  # start of the head, last byte of the body, or start of idleness
         self.can_chunk = True
         self.keep_alive = True
-        self._parser = httptools.HttpRequestParser(self)
-        self._url = b""
-        self._headers: Headers = []
-        self._head: RequestHead | None = None
-        self._head_bytes = 0
-        self._read_bytes = 0
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._in_message = False
-        self._refusal: KilocardError | None = None
-        self._arrivals: list[Arrival] = []
+        self._framer = RequestFramer(plane.limits.header, plane.limits.body)
+        self._partial = 0  # bytes of an unfinished body, as far as they are in the plane's account
         self._queue: deque[Arrival] = deque()
         self._current: Exchange | None = None
         self._request_id = b""
@@ -104,31 +73,48 @@ class ClientConnection(asyncio.Protocol):
                 if self._lingering <= 0:
                     self.transport.abort()
             return
-        self._read_bytes = len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refusal = ClientError("Protocol upgrades are not supported.", code="upgrade_not_supported")
-        except httptools.HttpParserError as error:
-            self._refusal = self._refusal or ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http")
-        if self._in_message and self._head is None:
-            self._head_bytes += len(data)
-            if self._head_bytes > self.plane.limits.header:
-                self._head_too_large()
-        elif self._in_message:
-            self.since = self.plane.clock()
-        if self._arrivals:
-            arrivals, self._arrivals = self._arrivals, []
-            for arrival in arrivals:
-                if self._current is None and not self._queue:
-                    self._serve(arrival)
-                else:
-                    self._queue.append(arrival)
-            if len(self._queue) >= MAX_PIPELINED and not self._reading_paused:
-                self._reading_paused = True
-                self.transport.pause_reading()
-        if self._refusal is not None and self._current is None and not self._queue:
-            self._give_up(self._refusal)
+        framer = self._framer
+        began = not framer.in_message
+        framer.feed(data)
+        if framer.arrivals:
+            self._take(framer.arrivals)
+            framer.arrivals = []
+        if framer.refusal is not None:
+            if self._current is None and not self._queue and not self._closing:
+                self._give_up(framer.refusal)
+        elif framer.in_message:
+            self._incomplete(framer, began)
+
+    def _take(self, arrivals: list[Arrival]) -> None:
+        """Whole requests; usually one."""
+        plane = self.plane
+        plane.buffered -= self._partial
+        self._partial = 0
+        for arrival in arrivals:
+            plane.buffered += len(arrival.body)
+            if self._current is None and not self._queue and not self._closing:
+                self._serve(arrival)
+            else:
+                self._queue.append(arrival)
+        if len(self._queue) >= MAX_PIPELINED and not self._reading_paused and not self._closing:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def _incomplete(self, framer: RequestFramer, began: bool) -> None:
+        """Part of a request is here: keep the account of its bytes and the time."""
+        plane = self.plane
+        plane.buffered += framer.body_bytes - self._partial
+        self._partial = framer.body_bytes
+        if self._partial and plane.buffered > plane.limits.buffered:
+            framer.refusal = CapacityError("The gateway's request buffers are full.", code="buffers_full")
+            if self._current is None and not self._queue:
+                self._give_up(framer.refusal)
+            return
+        if began or not framer.in_head:
+            self.since = plane.clock()
+        if framer.expects_continue and self._current is None and not self._queue:
+            framer.expects_continue = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def eof_received(self) -> bool:
         """Clients of an inference API don't half-close: the end of their side means that they are gone."""
@@ -137,11 +123,10 @@ class ClientConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del self._parser  # it points back to us: no work for the garbage collector
         self._closing = True
         self.plane.disconnected(self)
-        self.plane.buffered -= self._body_bytes + sum(len(arrival.body) for arrival in self._queue)
-        self._body_bytes = 0
+        self.plane.buffered -= self._partial + sum(len(arrival.body) for arrival in self._queue)
+        self._partial = 0
         self._queue.clear()
         current, self._current = self._current, None
         if current is not None:
@@ -158,80 +143,19 @@ class ClientConnection(asyncio.Protocol):
         if self._current is not None:
             self._current.client_paused(False)
 
-    # -- httptools
-
-    def on_message_begin(self) -> None:
-        self._in_message = True
-        self._head = None
-        self._head_bytes = 0
-        self._url = b""
-        self._headers = []
-        self.since = self.plane.clock()
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        head = read_request_headers(self._headers)
-        self._head = head
-        limit = self.plane.limits.header
-        if self._head_bytes + self._read_bytes > limit and (
-            len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers) > limit
-        ):
-            self._head_too_large()
-        elif head.content_length is not None and head.content_length > self.plane.limits.body:
-            self._too_large()
-        elif head.expects_continue and self._current is None and not self._queue:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        if self._refusal is not None:
-            return
-        self._body_bytes += len(body)
-        self.plane.buffered += len(body)
-        if self._body_bytes > self.plane.limits.body:
-            self._too_large()
-        elif self.plane.buffered > self.plane.limits.buffered:
-            self._refusal = CapacityError("The gateway's request buffers are full.", code="buffers_full")
-        else:
-            self._body.append(body)
-
-    def on_message_complete(self) -> None:
-        self._in_message = False
-        head = self._head
-        if self._refusal is not None or head is None:
-            return
-        pieces, self._body = self._body, []
-        self._body_bytes = 0  # the arrival carries the bytes' account from here on
-        path, mark, query = self._url.partition(b"?")
-        if path[:1] != b"/":
-            path = httptools.parse_url(self._url).path or b"/"
-        arrival = Arrival(
-            self._parser.get_method(),
-            path,
-            mark + query,
-            head,
-            pieces[0] if len(pieces) == 1 else b"".join(pieces),
-            self._parser.should_keep_alive(),
-            self._parser.get_http_version(),
-        )
-        self._arrivals.append(arrival)
-
     # -- one request after the other
 
     def _serve(self, arrival: Arrival) -> None:
         self.can_chunk = arrival.version == "1.1"
         self.keep_alive = arrival.keep_alive and not self.plane.draining
         given = arrival.head.request_id
-        self._request_id = given if given is not None and _is_plain(given) else self.plane.new_request_id()
+        self._request_id = given if given is not None and _is_plain(given) else b""
         self.plane.serve(self, arrival)
 
     def exchange_started(self, exchange: Exchange) -> None:
         """Called before the exchange is dispatched: it may end at once."""
         self._current = exchange
+        self._request_id = self._request_id or exchange.request_id
 
     def exchange_ended(self, exchange: Exchange) -> None:
         if self._current is exchange:
@@ -252,8 +176,8 @@ class ClientConnection(asyncio.Protocol):
         if self._reading_paused and len(self._queue) < MAX_PIPELINED and not self._closing:
             self._reading_paused = False
             self.transport.resume_reading()
-        if self._refusal is not None and self._current is None and not self._closing:
-            self._give_up(self._refusal)
+        if self._framer.refusal is not None and self._current is None and not self._closing:
+            self._give_up(self._framer.refusal)
 
     # -- writing
 
@@ -270,6 +194,8 @@ class ClientConnection(asyncio.Protocol):
         )
 
     def write_whole(self, status: bytes, headers: bytes, body: bytes) -> None:
+        if not self._request_id:
+            self._request_id = self.plane.request_id(self.plane.next_number())
         self.transport.write(
             b"%b%bx-request-id: %b\r\ncontent-length: %d\r\n%b\r\n%b"
             % (status, headers, self._request_id, len(body), self._connection_header(), body)
@@ -306,7 +232,7 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.abort()
         elif self._current is not None:
             return  # the exchange keeps its own time
-        elif self._in_message:
+        elif self._framer.in_message:
             if waited > limits.client_idle:
                 self._give_up(
                     RequestTimeout(f"The request was not complete after {limits.client_idle:g} s of waiting.")
@@ -318,25 +244,13 @@ class ClientConnection(asyncio.Protocol):
             self._closing = True
             self.transport.close()
 
-    def _head_too_large(self) -> None:
-        limit = self.plane.limits.header
-        self._refusal = HeaderTooLarge(f"The request's head is larger than {limit} bytes (gateway.limits.header).")
-
-    def _too_large(self) -> None:
-        limit = self.plane.limits.body
-        self._refusal = BodyTooLarge(
-            f"The request body is larger than this gateway's limit of {limit} bytes (gateway.limits.body)."
-        )
-
     def _give_up(self, error: KilocardError) -> None:
         """Answer with an error, then throw away what the client still sends, so that it can read the answer."""
         self.keep_alive = False
-        self._request_id = self._request_id or self.plane.new_request_id()
         self.write_error(error, error_body(error))
         self.plane.telemetry.bad_request(error)
-        self.plane.buffered -= self._body_bytes
-        self._body_bytes = 0
-        self._body.clear()
+        self.plane.buffered -= self._partial
+        self._partial = 0
         self._closing = True
         self._lingering = LINGER_BYTES
         self.since = self.plane.clock()

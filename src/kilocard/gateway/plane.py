@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kilocard.core.errors import ClientError, KilocardError, MethodNotAllowed, NotFound, UpstreamError
+from kilocard.core.errors import CapacityError, ClientError, KilocardError, MethodNotAllowed, NotFound, UpstreamError
 from kilocard.core.load import LoadSample
 from kilocard.core.replica import Change, Endpoint, Found, Leaving
 from kilocard.dispatch.dispatcher import Dispatcher
@@ -31,7 +31,8 @@ from kilocard.spec.model import ClusterSpec, PoolSpec
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
-    from kilocard.gateway.downstream import Arrival, ClientConnection
+    from kilocard.gateway.downstream import ClientConnection
+    from kilocard.gateway.framing import Arrival
 
 #: the dispatcher's and the time-outs' clock tick, in seconds
 TICK = 0.1
@@ -84,7 +85,7 @@ class Plane:
         self._poller = poller
         self._probes: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
-        self._id_prefix = secrets.token_hex(6)
+        self._id_prefix = secrets.token_hex(6).encode()
         self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
         self._tick_task: asyncio.Task[None] | None = None
 
@@ -229,12 +230,11 @@ class Plane:
     def disconnected(self, connection: ClientConnection) -> None:
         self.connections.discard(connection)
 
-    def new_request_id(self) -> bytes:
-        return f"req-{self._id_prefix}-{next(self._numbers):x}".encode()
+    def request_id(self, number: int) -> bytes:
+        return b"kc-%b-%x" % (self._id_prefix, number)
 
-    def upstream_id(self, number: int, attempt: int) -> bytes:
-        """Unique in every engine's life: engines abort the wrong request when two share an id."""
-        return f"kc-{self._id_prefix}-{number:x}-{attempt}".encode()
+    def next_number(self) -> int:
+        return next(self._numbers)
 
     def serve(self, client: ClientConnection, arrival: Arrival) -> None:
         """One request. Every path ends in a response or an exchange that will give one."""
@@ -244,6 +244,8 @@ class Plane:
             self._serve_other(client, arrival)
             return
         try:
+            if self.buffered > self.limits.buffered:
+                raise CapacityError("The gateway's request buffers are full.", code="buffers_full")
             inbound = Inbound(route, arrival.query, arrival.head, arrival.body)
             if inbound.named is None:
                 if self._only_model is None:

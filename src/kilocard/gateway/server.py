@@ -19,8 +19,8 @@ from kilocard.gateway.plane import Plane
 from kilocard.gateway.state import FleetMeters
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.net.server import Server
-from kilocard.scrape.poller import Poller
 from kilocard.scrape.discovery.source import Discovery
+from kilocard.scrape.poller import Poller
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
 

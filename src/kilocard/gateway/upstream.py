@@ -14,7 +14,7 @@ import httptools
 
 from kilocard.core.errors import UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Fault
-from kilocard.gateway.heads import Headers
+from kilocard.gateway.heads import ResponseHead, read_response_head, without_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,10 @@ MAX_HEAD = 64 * 1024
 class Receiver(Protocol):
     """Who wants the response: the exchange that the connection carries."""
 
-    def on_head(self, status: int, headers: Headers) -> None: ...
+    def on_head(self, head: ResponseHead, length: int | None) -> None: ...
+    def on_whole(self, head: ResponseHead, body: bytes) -> None:
+        """Head, data and completion in one, where the whole response came in one read."""
+
     def on_data(self, data: bytes) -> None: ...
     def on_complete(self) -> None: ...
     def on_fault(self, fault: Fault, detail: str) -> None: ...
@@ -36,21 +39,22 @@ class Receiver(Protocol):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """One HTTP/1.1 connection to a replica; carries one exchange at a time."""
+    """One HTTP/1.1 connection to a replica; carries one exchange at a time.
+
+    As with requests, llhttp judges the head and takes chunked bodies apart; a body with Content-Length is counted here.
+    """
 
     __slots__ = (
         "_body",
         "_complete",
-        "_framed",
         "_got_bytes",
         "_head",
-        "_head_bytes",
-        "_head_done",
-        "_headers",
         "_keep_alive",
+        "_need",
         "_parser",
         "_paused",
         "_pool",
+        "_raw",
         "_reused",
         "idle_since",
         "receiver",
@@ -59,16 +63,14 @@ class UpstreamConnection(asyncio.Protocol):
 
     def __init__(self, pool: ReplicaConnections) -> None:
         self._pool = pool
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers: Headers = []
-        self._head: tuple[int, Headers] | None = None
-        self._head_done = False
-        self._head_bytes = 0
+        self._parser: httptools.HttpResponseParser | None = None
+        self._raw = b""
+        self._head: ResponseHead | None = None
+        self._need = 0  # bytes to come of a body with a length; -1: chunked or until the end of the connection
         self._body: list[bytes] = []
         self._complete = False
-        self._framed = True
-        self._got_bytes = False
         self._keep_alive = False
+        self._got_bytes = False
         self._reused = False
         self._paused = False
         self.idle_since = 0.0
@@ -81,11 +83,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Send one request."""
         self.receiver = receiver
         self._got_bytes = False
-        self._complete = False
-        self._framed = True
         self._head = None
-        self._head_done = False
-        self._head_bytes = 0
         if len(body) <= 65536:
             self.transport.write(head + body)
         else:  # one copy less for long prompts
@@ -117,26 +115,108 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is None:  # an idle connection has nothing to say (408 pages, stray bytes)
             self.transport.abort()
             return
-        self._got_bytes = True
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(Fault.PROTOCOL, f"the replica's answer is not valid HTTP: {error}")
-            return
-        if not self._head_done:
-            if self._head is None:
-                self._head_bytes += len(data)
-                if self._head_bytes > MAX_HEAD:
-                    self._fail(Fault.PROTOCOL, f"the replica's response head is larger than {MAX_HEAD} bytes")
+        if self._head is None:
+            self._got_bytes = True
+            rest = self._read_head(receiver, data)
+            if not rest and self._need:
                 return
-            self._head_done = True
-            status, headers = self._head
-            receiver.on_head(status, headers)
-        body = self._body
-        if body and self.receiver is receiver:
-            piece = body[0] if len(body) == 1 else b"".join(body)
-            body.clear()
-            receiver.on_data(piece)
+            data = rest
+        if self.receiver is not receiver:
+            return
+        if self._parser is not None:
+            self._chunked(receiver, data)
+        elif self._need < 0:  # until the end of the connection
+            receiver.on_data(data)
+        else:
+            self._counted(receiver, data)
+
+    def _read_head(self, receiver: Receiver, data: bytes) -> bytes:
+        """Reads a head once it is whole and hands it on; returns what came behind it."""
+        raw = self._raw + data if self._raw else data
+        self._raw = b""
+        self._need = -1
+        end = raw.find(b"\r\n\r\n")
+        pool = self._pool
+        key, length = without_length(raw[:end]) if end >= 0 else (b"", 0)
+        if key and key == pool.memo_key and pool.memo is not None:
+            head = pool.memo
+        else:
+            while True:
+                if end < 0 or end > MAX_HEAD:
+                    if len(raw) > MAX_HEAD:
+                        self._fail(f"the replica's response head is larger than {MAX_HEAD} bytes")
+                    else:
+                        self._raw = raw
+                    return b""
+                parser = httptools.HttpResponseParser(self)
+                try:
+                    parser.feed_data(raw[: end + 4])
+                except httptools.HttpParserError as error:
+                    self._fail(f"the replica's answer is not valid HTTP: {error}")
+                    return b""
+                status = parser.get_status_code()
+                if status >= 200:
+                    break
+                raw = raw[end + 4 :]  # 1xx is interim: the real head follows
+                end = raw.find(b"\r\n\r\n")
+            head, declared = read_response_head(raw[:end], status)
+            if raw[:8] != b"HTTP/1.1":
+                head = head._replace(close=True)
+            if declared is None or head.chunked or status in (204, 304):
+                return self._unusual_head(receiver, head, parser, raw[end + 4 :])
+            length = declared
+            pool.memo_key, pool.memo = key, head
+        self._head = head
+        self._keep_alive = not head.close
+        rest = raw[end + 4 :]
+        if len(rest) == length:
+            self._need = 0
+            self._release()
+            receiver.on_whole(head, rest)
+            return b""
+        self._need = length
+        receiver.on_head(head, length)
+        return rest
+
+    def _unusual_head(
+        self, receiver: Receiver, head: ResponseHead, parser: httptools.HttpResponseParser, rest: bytes
+    ) -> bytes:
+        """Chunked, without a body, or until the end of the connection."""
+        self._head = head
+        self._complete = False
+        self._keep_alive = not head.close
+        if head.status in (204, 304):
+            self._need = 0
+        elif head.chunked:
+            self._parser = parser
+        else:
+            self._keep_alive = False
+        receiver.on_head(head, None)
+        return rest
+
+    def _counted(self, receiver: Receiver, data: bytes) -> None:
+        if len(data) > self._need:  # more than it announced: what it says next can't be trusted
+            data = data[: self._need]
+            self._keep_alive = False
+        self._need -= len(data)
+        if data:
+            receiver.on_data(data)
+        if not self._need and self.receiver is receiver:
+            self._finish(receiver)
+
+    def _chunked(self, receiver: Receiver, data: bytes) -> None:
+        assert self._parser is not None
+        if data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserError as error:
+                self._fail(f"the replica's answer is not valid HTTP: {error}")
+                return
+            body = self._body
+            if body:
+                piece = body[0] if len(body) == 1 else b"".join(body)
+                body.clear()
+                receiver.on_data(piece)
         if self._complete and self.receiver is receiver:
             self._finish(receiver)
 
@@ -146,13 +226,14 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.connections.discard(self)
         self._pool.forget(self)
-        del self._parser  # it points back to us: no work for the garbage collector
         receiver, self.receiver = self.receiver, None
+        ends_body = self._head is not None and self._need < 0 and self._parser is None
+        self._parser = None  # it points back to us: no work for the garbage collector
         if receiver is None:
             return
         if not self._got_bytes and self._reused:
             receiver.on_stale()
-        elif not self._framed and exc is None:
+        elif ends_body and exc is None:
             receiver.on_complete()  # a body without length or chunks ends with the connection
         else:
             where = "in the middle of its answer" if self._got_bytes else "before it answered"
@@ -160,52 +241,41 @@ class UpstreamConnection(asyncio.Protocol):
 
     # -- httptools
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        headers, self._headers = self._headers, []
-        status = self._parser.get_status_code()
-        if status >= 200:  # 1xx are interim: the real head follows
-            self._framed = status in (204, 304) or _is_framed(headers)
-            self._head = (status, headers)
-
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:
-            self._complete = True
-            self._keep_alive = self._parser.should_keep_alive()  # llhttp knows only now
+        self._complete = True
 
     # -- inside
 
     def _finish(self, receiver: Receiver) -> None:
+        self._release()
+        receiver.on_complete()
+
+    def _release(self) -> None:
+        """The response is whole: the connection is free for another request, or closed."""
         self.receiver = None
-        self._complete = False
-        if self._keep_alive and self._framed and not self.transport.is_closing():
+        self._parser = None
+        if self._keep_alive and not self.transport.is_closing():
             self._reused = True
-            self.pause(False)
+            if self._paused:
+                self.pause(False)
             self._pool.give_back(self)
         else:
             self.transport.close()
-        receiver.on_complete()
 
-    def _fail(self, fault: Fault, detail: str) -> None:
+    def _fail(self, detail: str) -> None:
         receiver, self.receiver = self.receiver, None
         self.transport.abort()
         if receiver is not None:
-            receiver.on_fault(fault, detail)
-
-
-def _is_framed(headers: Headers) -> bool:
-    return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in headers)
+            receiver.on_fault(Fault.PROTOCOL, detail)
 
 
 class ReplicaConnections:
     """All connections to one replica. No upper bound of its own: the dispatcher bounds requests in flight."""
 
-    __slots__ = ("_clock", "_closed", "_idle", "connections", "host", "host_header", "port", "url")
+    __slots__ = ("_clock", "_closed", "_idle", "connections", "host", "host_header", "memo", "memo_key", "port", "url")
 
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
         self.url = url
@@ -216,6 +286,9 @@ class ReplicaConnections:
         self.port = int(port)
         self.host_header = f"{host}:{port}".encode()
         self.connections: set[UpstreamConnection] = set()
+        #: the last head that was found good (see without_length), and what it said
+        self.memo_key = b""
+        self.memo: ResponseHead | None = None
         self._idle: list[UpstreamConnection] = []
         self._clock = clock
         self._closed = False

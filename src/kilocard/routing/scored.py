@@ -12,7 +12,11 @@ from kilocard.routing.load import ReplicaLoad
 
 
 class ScoredPolicy:
-    """Keeps a LoadIndex of `score(replica)`; a subclass says what the score is and why."""
+    """Keeps a LoadIndex of `score(replica)`; a subclass says what the score is and why.
+
+    A changed replica is scored anew when the next choice is made, not when it changes: a request changes its replica
+    two to four times and is chosen for once.
+    """
 
     name = "scored"
     observes = False
@@ -22,6 +26,7 @@ class ScoredPolicy:
         self._index = LoadIndex(rng)
         self._put = self._index.put
         self._best = self._index.best
+        self._changed: dict[str, ReplicaLoad] = {}
 
     def score(self, replica: ReplicaLoad) -> float:
         """Lower is better."""
@@ -34,15 +39,21 @@ class ScoredPolicy:
         self._put(replica.id, self.score(replica))
 
     def remove(self, replica: ReplicaLoad) -> None:
+        self._changed.pop(replica.id, None)
         self._index.discard(replica.id)
 
     def forget(self, replica: ReplicaLoad) -> None:
         self.remove(replica)
 
     def update(self, replica: ReplicaLoad) -> None:
-        self._put(replica.id, self.score(replica))
+        self._changed[replica.id] = replica
 
     def choose(self, exclude: Container[str] = (), key: int | None = None) -> Decision | None:
+        changed = self._changed
+        if changed:
+            for id, replica in changed.items():
+                self._put(id, self.score(replica))
+            changed.clear()
         best = self._best(exclude)
         if best is None:
             return None

@@ -218,7 +218,7 @@ def test_41_upstream_ids_are_minted_and_the_clients_is_echoed() -> None:
             ids = [asked.headers["x-request-id"] for asked in setup.engines[0].asked]
             assert len(set(ids)) == 5 and "mine-7" not in ids
             response = await setup.post({"model": "m"}, headers=[("x-request-id", "x" * 500)])
-            assert response.headers["x-request-id"].startswith("req-")
+            assert response.headers["x-request-id"].startswith("kc-")
 
     run(story())
 

@@ -1,0 +1,225 @@
+"""Requests out of a client connection's bytes. No I/O: bytes in, whole requests or one refusal out.
+
+llhttp judges every head (strictly) and takes chunked bodies apart; a body with Content-Length is counted here, so that
+the usual request costs one search and one copy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import httptools
+
+from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError
+from kilocard.gateway.heads import RequestHead, read_request_head, without_length
+
+_END = b"\r\n\r\n"
+
+
+class Arrival(NamedTuple):
+    """One whole request off the wire."""
+
+    method: bytes
+    path: bytes
+    query: bytes  # with its "?", or empty
+    head: RequestHead
+    body: bytes
+    keep_alive: bool
+    version: str
+
+
+class RequestFramer:
+    """`feed` fills `arrivals`; once `refusal` is set the connection is of no more use."""
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_complete",
+        "_head",
+        "_keep_alive",
+        "_max_body",
+        "_max_head",
+        "_memo",
+        "_memo_key",
+        "_method",
+        "_need",
+        "_overrun",
+        "_parser",
+        "_path",
+        "_query",
+        "_raw",
+        "_url",
+        "_version",
+        "arrivals",
+        "body_bytes",
+        "expects_continue",
+        "refusal",
+    )
+
+    def __init__(self, max_head: int, max_body: int) -> None:
+        self._max_head = max_head
+        self._max_body = max_body
+        self._raw = b""  # a head that is not whole yet
+        self._head: RequestHead | None = None  # not None: its body is being read
+        self._need = 0
+        self._body: list[bytes] = []
+        self._chunked = False
+        self._complete = False
+        self._overrun = False
+        self._url = self._path = self._query = b""
+        self._method = b""
+        #: the last head that was found good, and what it said: clients send the same one again and again
+        self._memo_key = b""
+        self._memo: RequestHead | None = None
+        self._keep_alive = True
+        self._version = "1.1"
+        self._parser: httptools.HttpRequestParser | None = None
+        self.arrivals: list[Arrival] = []
+        #: bytes of an unfinished body that are held here
+        self.body_bytes = 0
+        #: the client waits for "100 Continue" before it sends its body
+        self.expects_continue = False
+        self.refusal: KilocardError | None = None
+
+    @property
+    def in_message(self) -> bool:
+        """Part of a request is here, and more has to come."""
+        return self._head is not None or bool(self._raw)
+
+    @property
+    def in_head(self) -> bool:
+        return self._head is None and bool(self._raw)
+
+    def feed(self, data: bytes) -> None:
+        if self._raw:
+            data = self._raw + data
+            self._raw = b""
+        try:
+            while data and self.refusal is None:
+                data = self._read_head(data) if self._head is None else self._read_body(data)
+        except KilocardError as error:
+            self.refusal = error
+
+    def _read_head(self, data: bytes) -> bytes:
+        if data[0] in b"\r\n":  # RFC 9112 §2.2: empty lines before a request line are to be ignored
+            return data.lstrip(b"\r\n")
+        end = data.find(_END)
+        if end > self._max_head or (end < 0 and len(data) > self._max_head):
+            raise HeaderTooLarge(f"The request's head is larger than {self._max_head} bytes (gateway.limits.header).")
+        if end < 0:
+            if not data[:1].isalpha():
+                raise ClientError("Not an HTTP request (is this a TLS client? the gateway speaks plain HTTP here).",
+                                  code="invalid_http")  # fmt: skip
+            self._raw = data
+            return b""
+        raw = data[:end]
+        key, length = without_length(raw)
+        head = self._memo
+        if key and key == self._memo_key and head is not None and length <= self._max_body:
+            rest = data[end + 4 :]
+            if len(rest) == length:  # the usual request: nothing before it, nothing after it
+                self._arrive(head, rest)
+                return b""
+        else:
+            head, length = self._judge(data, end, raw)
+            self._memo, self._memo_key = head, b"" if head.chunked else key
+            rest = data[end + 4 :]
+        if length > self._max_body:
+            self._too_large()
+        if not head.chunked:
+            if len(rest) >= length:
+                self._arrive(head, rest[:length])
+                return rest[length:]
+            self._need = length
+        self._chunked = head.chunked
+        self._head = head
+        self.expects_continue = head.expects_continue and not rest
+        return rest
+
+    def _judge(self, data: bytes, end: int, raw: bytes) -> tuple[RequestHead, int]:
+        """What llhttp says of a head, and what is in it."""
+        self._url = b""
+        self._complete = self._overrun = False
+        parser = self._parser = httptools.HttpRequestParser(self)
+        try:
+            parser.feed_data(data[: end + 4])
+        except httptools.HttpParserUpgrade:
+            if self._method == b"CONNECT":
+                raise ClientError("CONNECT is not supported.", code="invalid_http") from None
+            self._complete = False  # an offer to speak another protocol may be declined by ignoring it
+        except httptools.HttpParserError as error:
+            raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+        head = read_request_head(raw)
+        path, mark, query = self._url.partition(b"?")
+        self._path = path if path[:1] == b"/" else _path_of(self._url)
+        self._query = mark + query
+        return head, head.content_length or 0
+
+    def _read_body(self, data: bytes) -> bytes:
+        head = self._head
+        assert head is not None
+        if self._chunked:
+            assert self._parser is not None
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserError as error:  # HttpParserUpgrade is one
+                raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+            if self.body_bytes > self._max_body:
+                self._too_large()
+            if self._complete:
+                if self._overrun:  # pipelining behind a chunked body: the edge is not known, so this was the last
+                    self._keep_alive = False
+                self._arrive(head, b"".join(self._body))
+            return b""
+        piece = data if len(data) <= self._need else data[: self._need]
+        self._need -= len(piece)
+        self._body.append(piece)
+        self.body_bytes += len(piece)
+        if not self._need:
+            self._arrive(head, b"".join(self._body))
+        return data[len(piece) :]
+
+    def _arrive(self, head: RequestHead, body: bytes) -> None:
+        self._head = self._parser = None
+        if self._body:
+            self._body = []
+            self.body_bytes = 0
+        self.arrivals.append(
+            Arrival(self._method, self._path, self._query, head, body, self._keep_alive, self._version)
+        )
+
+    def _too_large(self) -> None:
+        raise BodyTooLarge(
+            f"The request body is larger than this gateway's limit of {self._max_body} bytes (gateway.limits.body)."
+        )
+
+    # -- httptools
+
+    def on_url(self, url: bytes) -> None:
+        if self._complete:
+            self._overrun = True
+        else:
+            self._url += url
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        if parser is not None and not self._complete:
+            self._method = parser.get_method()
+            self._keep_alive = parser.should_keep_alive()
+            self._version = parser.get_http_version()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._complete:
+            self._body.append(body)
+            self.body_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        self._complete = True
+
+
+def _path_of(url: bytes) -> bytes:
+    """The path of an absolute-form target (RFC 9112 §3.2.2); whatever else it is, no route has its name."""
+    try:
+        return httptools.parse_url(url).path or b"/"
+    except httptools.HttpParserInvalidURLError:
+        return url
