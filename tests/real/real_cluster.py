@@ -11,17 +11,18 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
 from openai import AsyncOpenAI, OpenAI
 
 #: seconds: two engines that import torch on two shared cores
 START = 300.0
 STOP = 60.0
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback, whatever proxy is configured
 
 
 def free_port() -> int:
@@ -31,7 +32,9 @@ def free_port() -> int:
 
 
 def page(url: str) -> str:
-    return httpx.get(url, timeout=10, trust_env=False).raise_for_status().text
+    """Raises OSError (urllib's errors are) where nobody answers, or not with 200."""
+    with _DIRECT.open(url, timeout=10) as answer:
+        return str(answer.read().decode())
 
 
 def metric(text: str, name: str) -> float:
@@ -86,7 +89,7 @@ class Up:
     def wait_ready(self, count: int, seconds: float = START) -> list[dict[str, Any]]:
         def look() -> list[dict[str, Any]] | None:
             assert self.process.poll() is None, f"kilocard up ended with {self.process.returncode}\n{self.said()}"
-            with contextlib.suppress(httpx.TransportError):
+            with contextlib.suppress(OSError):
                 ready = self.ready()
                 return ready if len(ready) >= count else None
             return None
@@ -102,7 +105,7 @@ class Up:
     def said(self) -> str:
         """The end of its output and of its engines' logs."""
         parts = [f"--- kilocard up\n{_tail(self.log)}"]
-        with contextlib.suppress(httpx.HTTPError):
+        with contextlib.suppress(OSError):
             for replica in self.replicas():
                 if replica.get("log_file"):
                     parts.append(f"--- {replica['id']} {replica['state']}\n{_tail(Path(replica['log_file']))}")
@@ -120,7 +123,7 @@ class Up:
 
     def stop(self) -> int:
         """Ctrl-C, then the exit code."""
-        with contextlib.suppress(httpx.HTTPError):
+        with contextlib.suppress(OSError):
             self.replicas()  # to know all processes
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(STOP)
