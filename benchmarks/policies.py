@@ -1,8 +1,8 @@
 """`python -m benchmarks.policies`: does a routing policy shorten the wait for the first token?
 
-Three emulated replicas (`python -m kilocard.emulator`, on the wall clock but `--speed` times as fast as life) stand behind
-`kilocard gateway`, once with each policy. The load is open: requests come when they come (Poisson), mostly short ones
-and a tenth long ones, which is where counting connections and counting queues differ. First the replicas are
+Three emulated replicas (`python -m kilocard.emulator`, on the wall clock but `--speed` times as fast as life) stand
+behind `kilocard gateway`, once with each policy. The load is open: requests come when they come (Poisson), mostly short
+ones and a tenth long ones, which is where counting connections and counting queues differ. First the replicas are
 saturated without a gateway to learn what they can do; then each policy gets the same arrivals at `--load` of that, for
 several seeds, in an order that turns. Times are in emulated seconds (wall × speed).
 

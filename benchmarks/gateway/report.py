@@ -7,6 +7,8 @@ from statistics import median
 from typing import Any
 
 BASE = "nginx"
+#: below this many reads a chunk, chunks were passed on together, which is cheaper: not the cost of one chunk
+SINGLE = 0.9
 Rounds = Sequence[Mapping[str, Mapping[str, Any]]]
 
 
@@ -20,12 +22,13 @@ def _proxy(name: str, rounds: Rounds) -> dict[str, Any]:
     mine = [r[name] for r in rounds if name in r]
     row: dict[str, Any] = {"rounds": len(mine), "problems": sorted({p for r in mine for p in r["problems"]})}
     for part, unit in (("requests", "request"), ("streams", "chunk")):
-        costs = [r[part]["cpu_us"] for r in mine if r[part]["cpu_us"] is not None]
-        ratios = [
-            r[name][part]["cpu_us"] / r[BASE][part]["cpu_us"]
-            for r in rounds
-            if name in r and BASE in r and r[name][part]["cpu_us"] and r[BASE][part]["cpu_us"]
-        ]
+        measured = [r for r in rounds if name in r and r[name][part]["cpu_us"] is not None]
+        if part == "streams":
+            single = [r for r in measured if r[name][part].get("reads_per_chunk", 0.0) >= SINGLE]
+            row["joined_rounds"] = len(measured) - len(single)
+            measured = single or measured
+        costs = [r[name][part]["cpu_us"] for r in measured]
+        ratios = [r[name][part]["cpu_us"] / r[BASE][part]["cpu_us"] for r in measured if _usable(r, part)]
         row[f"us_per_{unit}"] = median(costs) if costs else None
         row[f"us_per_{unit}_range"] = [min(costs), max(costs)] if costs else None
         row[f"{unit}_ratio"] = median(ratios) if ratios else None
@@ -39,6 +42,13 @@ def _proxy(name: str, rounds: Rounds) -> dict[str, Any]:
     row["scrapes"] = sum(u["scrapes"] for r in mine for u in r["upstreams"])
     row["late_ticks"] = sum(u["late"] for r in mine for u in r["upstreams"])
     return row
+
+
+def _usable(r: Mapping[str, Mapping[str, Any]], part: str) -> bool:
+    """Whether nginx of this round can be divided by."""
+    if BASE not in r or not r[BASE][part]["cpu_us"]:
+        return False
+    return part != "streams" or bool(r[BASE][part].get("reads_per_chunk", 0.0) >= SINGLE)
 
 
 _HEAD = (
@@ -60,8 +70,9 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
                 _number(r[f"{unit}_per_second"], 0),
                 f"{_number(r[f'{unit}_p50_ms'], 2)} / {_number(r[f'{unit}_p99_ms'], 2)}",
             ]
+        reads = _number(r["reads_per_chunk"], 2) + ("" if not r["joined_rounds"] else f" ({r['joined_rounds']}†)")
         cells += [
-            _number(r["reads_per_chunk"], 2),
+            reads,
             _number(r["peak_rss_mib"] or None, 0),
             str(len(r["problems"]) or "none"),
         ]
