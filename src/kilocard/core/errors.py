@@ -4,6 +4,8 @@
     ├── SpecError                      400  exit 2   the cluster file is wrong
     ├── UsageError                     400  exit 2   the command line is wrong
     ├── ClientError                    400  exit 1   "they" (the client) broke it
+    │   ├── Unauthorized               401   no API key, or one that is not known here
+    │   ├── Forbidden                  403   a known key that may not do this
     │   ├── NotFound                   404
     │   ├── MethodNotAllowed           405
     │   ├── BodyTooLarge               413
@@ -69,6 +71,20 @@ class ClientError(KilocardError):
     http_status = 400
     kind = "invalid_request_error"
     default_code = "invalid_request"
+
+
+class Unauthorized(ClientError):
+    """`code`: missing_api_key or invalid_api_key. No message repeats what was presented."""
+
+    http_status = 401
+    kind = "authentication_error"
+    default_code = "invalid_api_key"
+
+
+class Forbidden(ClientError):
+    http_status = 403
+    kind = "permission_error"
+    default_code = "model_not_allowed"
 
 
 class NotFound(ClientError):

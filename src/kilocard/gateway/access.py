@@ -1,0 +1,115 @@
+"""Who is asking, and may they use this model? Pure: header values in, a tenant's name or an error out.
+
+Keys stand in the cluster file as SHA-256 hashes only. What is looked up is the hash of the key that was presented, in a
+dict of hashes: how long that takes says nothing about how much of a guess was right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kilocard.core.errors import Forbidden, Unauthorized
+from kilocard.spec.model import ClusterSpec, TenantSpec
+
+#: header values that are remembered. Only those of known keys are, so a guesser can neither fill nor flush the memory
+REMEMBERED = 1024
+_PREFIX = "sha256:"
+
+
+class Tenant(NamedTuple):
+    """Somebody who is known here."""
+
+    name: str
+    #: public model names; None: all
+    models: frozenset[str] | None
+
+    def may_use(self, model: str) -> bool:
+        return self.models is None or model in self.models
+
+
+#: who asks where the cluster file has no tenants: no key is asked for, and one that is sent belongs to the engines
+ANYBODY = Tenant("", None)
+
+
+class Access:
+    """The keys of one cluster file. Fixed for its life: another file is another Access."""
+
+    __slots__ = ("_by_digest", "_by_header", "_by_x_api_key", "open")
+
+    def __init__(self, tenants: Mapping[str, TenantSpec]) -> None:
+        #: there are no tenants, so everybody may use everything. A tenant without keys closes the gateway all the same
+        self.open = not tenants
+        self._by_digest: dict[bytes, Tenant] = {}
+        self._by_header: dict[bytes, Tenant] = {}
+        self._by_x_api_key: dict[bytes, Tenant] = {}
+        for name, spec in tenants.items():
+            tenant = Tenant(name, frozenset(spec.models) or None)
+            for key in spec.keys:
+                self._by_digest[bytes.fromhex(key.removeprefix(_PREFIX))] = tenant
+
+    def check(self, authorization: bytes | None, x_api_key: bytes | None, model: str) -> str:
+        """The tenant that asks for `model`; "" where the gateway is open. Raises Unauthorized, Forbidden.
+
+        Arguments are the header fields' values as they came, None for a field that is not there.
+        """
+        tenant = self.who(authorization, x_api_key)
+        models = tenant.models
+        if models is not None and model not in models:
+            # The same words for a model that is not there: a tenant learns nothing of other tenants' models.
+            raise Forbidden(
+                "This API key may not use the model of this request; GET /v1/models lists those that it may use.",
+                param="model",
+            )
+        return tenant.name
+
+    def who(self, authorization: bytes | None, x_api_key: bytes | None) -> Tenant:
+        """The same without a model, for what needs none (GET /v1/models). Raises Unauthorized.
+
+        `Authorization: Bearer KEY` goes before `x-api-key: KEY` where both are there, whether its key is good or not.
+        """
+        if self.open:
+            return ANYBODY
+        if authorization is not None:
+            tenant = self._by_header.get(authorization)
+            if tenant is not None:
+                return tenant
+            scheme, _, key = authorization.strip().partition(b" ")
+            if scheme.lower() == b"bearer":
+                return self._known(key.strip(), authorization, self._by_header)
+        if x_api_key is not None:
+            return self._by_x_api_key.get(x_api_key) or self._known(x_api_key.strip(), x_api_key, self._by_x_api_key)
+        if authorization is not None:
+            raise Unauthorized("The Authorization header is not of the form 'Bearer KEY'.")
+        raise Unauthorized(
+            "There is no API key in this request. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.",
+            code="missing_api_key",
+        )
+
+    def _known(self, key: bytes, value: bytes, memory: dict[bytes, Tenant]) -> Tenant:
+        if not key:
+            raise Unauthorized("The API key in this request is empty.", code="missing_api_key")
+        tenant = self._by_digest.get(hashlib.sha256(key).digest())
+        if tenant is None:
+            raise Unauthorized("The API key in this request is not known here.")
+        if len(memory) >= REMEMBERED:  # one key in ever new spellings (spaces); begin again
+            memory.clear()
+        memory[value] = tenant
+        return tenant
+
+
+def unenforced(spec: ClusterSpec) -> list[str]:
+    """What the file says of tenants and this version does not hold them to, a sentence each, for a warning."""
+    said = []
+    for name, tenant in spec.tenants.items():
+        limits = tenant.limits
+        keys = [
+            f"limits.{key}"
+            for key in ("requests_per_minute", "tokens_per_minute", "concurrency")
+            if getattr(limits, key) is not None
+        ]
+        if tenant.priority != TenantSpec(name).priority:
+            keys.append("priority")
+        said += [f"tenants.{name}.{key} is not enforced by this version." for key in keys]
+    return said
