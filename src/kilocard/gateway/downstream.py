@@ -76,9 +76,15 @@ class ClientConnection(asyncio.Protocol):
         framer = self._framer
         began = not framer.in_message
         framer.feed(data)
-        if framer.arrivals:
-            self._take(framer.arrivals)
+        arrivals = framer.arrivals
+        if arrivals:
             framer.arrivals = []
+            if len(arrivals) == 1 and self._current is None and not self._queue:
+                self.plane.buffered += len(arrivals[0].body) - self._partial
+                self._partial = 0
+                self._serve(arrivals[0])
+            else:
+                self._take(arrivals)
         if framer.refusal is not None:
             if self._current is None and not self._queue and not self._closing:
                 self._give_up(framer.refusal)
@@ -86,7 +92,7 @@ class ClientConnection(asyncio.Protocol):
             self._incomplete(framer, began)
 
     def _take(self, arrivals: list[Arrival]) -> None:
-        """Whole requests; usually one."""
+        """Several requests, or one behind others: they wait for their turn."""
         plane = self.plane
         plane.buffered -= self._partial
         self._partial = 0
@@ -155,16 +161,15 @@ class ClientConnection(asyncio.Protocol):
     def exchange_started(self, exchange: Exchange) -> None:
         """Called before the exchange is dispatched: it may end at once."""
         self._current = exchange
-        self._request_id = self._request_id or exchange.request_id
-
-    def exchange_ended(self, exchange: Exchange) -> None:
-        if self._current is exchange:
-            self._current = None
-            self.next_request()
+        if not self._request_id:
+            self._request_id = exchange.request_id
 
     def next_request(self) -> None:
         """The response is written: the connection is free."""
+        self._current = None
         self.since = self.plane.clock()
+        if self.keep_alive and not self._queue and self._framer.refusal is None:
+            return  # the usual case: it waits for what the client asks next
         if self._closing:
             return
         if not self.keep_alive:
@@ -184,31 +189,34 @@ class ClientConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         self.transport.write(data)
 
-    def write_head(self, status: bytes, headers: bytes, framing: bytes | None) -> None:
-        """Without framing (HTTP/1.0, unknown length) the end of the connection is the end of the body."""
+    def write_head(self, block: bytes, framing: bytes | None) -> None:
+        """`block`: status line and headers. Without framing (HTTP/1.0, unknown length) the end of the connection is
+        the end of the body."""
         if framing is None:
             self.keep_alive = False
         self.transport.write(
-            b"%b%bx-request-id: %b\r\n%b%b\r\n"
-            % (status, headers, self._request_id, framing or b"", self._connection_header())
+            b"%bx-request-id: %b\r\n%b%b\r\n" % (block, self._request_id, framing or b"", self._connection_header())
         )
 
-    def write_whole(self, status: bytes, headers: bytes, body: bytes) -> None:
+    def write_whole(self, block: bytes, body: bytes) -> None:
+        """`block`: status line and headers."""
         if not self._request_id:
-            self._request_id = self.plane.request_id(self.plane.next_number())
-        self.transport.write(
-            b"%b%bx-request-id: %b\r\ncontent-length: %d\r\n%b\r\n%b"
-            % (status, headers, self._request_id, len(body), self._connection_header(), body)
-        )
+            self._request_id = self.plane.new_request_id()
+        if self.keep_alive and self.can_chunk:
+            self.transport.write(
+                b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (block, self._request_id, len(body), body)
+            )
+        else:
+            self.transport.write(
+                b"%bx-request-id: %b\r\ncontent-length: %d\r\n%b\r\n%b"
+                % (block, self._request_id, len(body), self._connection_header(), body)
+            )
 
     def write_error(self, error: KilocardError, body: bytes) -> None:
-        headers = b"content-type: application/json\r\n"
+        block = status_line(error.http_status) + b"content-type: application/json\r\n"
         if error.retry_after is not None:
-            headers += b"retry-after: %d\r\n" % max(1, round(error.retry_after))
-        self.write_whole(status_line(error.http_status), headers, body)
-
-    def write_answer(self, status: int, headers: bytes, body: bytes) -> None:
-        self.write_whole(status_line(status), headers, body)
+            block += b"retry-after: %d\r\n" % max(1, round(error.retry_after))
+        self.write_whole(block, body)
 
     def close_after_write(self) -> None:
         self.keep_alive = False

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kilocard.gateway.downstream import ClientConnection
     from kilocard.gateway.plane import Plane, Target
     from kilocard.gateway.request import Inbound
+    from kilocard.gateway.telemetry import ModelMeters
     from kilocard.gateway.upstream import UpstreamConnection
 
 #: a whole response up to this size is gathered before any of it is sent, so that it can still be retried
@@ -47,13 +48,11 @@ class Exchange:
         "_gathered_bytes",
         "_head",
         "_head_sent",
-        "_inter_token",
         "_last_fault",
         "_length",
         "_task",
         "_upstream",
         "arrived",
-        "attempt",
         "client",
         "content_at",
         "deadline",
@@ -61,6 +60,7 @@ class Exchange:
         "id",
         "inbound",
         "last_at",
+        "meters",
         "output_bytes",
         "paused",
         "phase",
@@ -75,17 +75,19 @@ class Exchange:
         "written_at",
     )
 
-    def __init__(self, plane: Plane, client: ClientConnection, inbound: Inbound, number: int, now: float) -> None:
+    def __init__(
+        self, plane: Plane, client: ClientConnection, inbound: Inbound, meters: ModelMeters, number: int, now: float
+    ) -> None:
         self.plane = plane
         self.client = client
         self.inbound = inbound
         self.id = number
         #: unique in every engine's life: engines abort the wrong request when two share an id (vllm#10583)
-        self.request_id = plane.request_id(number)
+        self.request_id = b"kc-%b-%x" % (plane.id_prefix, number)
+        self.meters = meters
         self.arrived = self.last_at = self.written_at = now
         self.deadline = now + plane.timeouts.total
         self.phase = HELD
-        self.attempt = 0
         self.send: Send | None = None
         self.target: Target | None = None
         self.sent_at = 0.0
@@ -96,7 +98,6 @@ class Exchange:
         self.paused = client.paused
         self.relay: EventRelay | None = None
         self.usage: Usage | None = None
-        self._inter_token = plane.telemetry.model(inbound.model).inter_token
         self._task: asyncio.Task[None] | None = None
         self._upstream: UpstreamConnection | None = None
         self._head: ResponseHead | None = None
@@ -113,15 +114,18 @@ class Exchange:
     # -- instructions of the dispatcher
 
     def dispatch(self, send: Send, target: Target, now: float) -> None:
-        if self.attempt == 0:
+        if send.attempt == 1:
             self.held_seconds = now - self.arrived
         elif self._last_fault is not None:
             self.plane.telemetry.failed(self._last_fault.value)
-        self.attempt = send.attempt
+            self._failed_answer = None
         self.send = send
         self.target = target
-        self._failed_answer = None
-        self._go(now)
+        connection = target.connections.idle()
+        if connection is not None:
+            self._start(connection, now)
+        else:
+            self._open(target)
 
     def refuse(self, error: KilocardError) -> None:
         """The end: nobody can answer this request (any more)."""
@@ -139,15 +143,9 @@ class Exchange:
 
     # -- towards the replica
 
-    def _go(self, now: float, *, fresh: bool = False) -> None:
-        assert self.target is not None
-        self.sent_at = self.last_at = now
-        connection = None if fresh else self.target.connections.idle()
-        if connection is not None:
-            self._start(connection)
-            return
+    def _open(self, target: Target) -> None:
         self.phase = CONNECTING
-        self._task = asyncio.get_running_loop().create_task(self._connect(self.target))
+        self._task = asyncio.get_running_loop().create_task(self._connect(target))
 
     async def _connect(self, target: Target) -> None:
         try:
@@ -159,16 +157,18 @@ class Exchange:
             return
         if self.phase == CONNECTING and self.target is target and not connection.transport.is_closing():
             self._task = None
-            self._start(connection)
+            self._start(connection, self.plane.clock())
         else:
             connection.transport.close()
 
-    def _start(self, connection: UpstreamConnection) -> None:
-        assert self.target is not None
+    def _start(self, connection: UpstreamConnection, now: float) -> None:
+        send, target = self.send, self.target
+        assert send is not None and target is not None
         self.phase = WAITING
+        self.sent_at = self.last_at = now
         self._upstream = connection
-        name = self.request_id if self.attempt == 1 else b"%b-%d" % (self.request_id, self.attempt)
-        head, body = self.inbound.for_replica(self.target, name)
+        name = self.request_id if send.attempt == 1 else b"%b-%d" % (self.request_id, send.attempt)
+        head, body = self.inbound.for_replica(target, name)
         connection.start(self, head, body)
         if self.paused:
             connection.pause(True)
@@ -182,7 +182,7 @@ class Exchange:
         self._length = length
         status = self.status = head.status
         self._gathered_bytes = 0
-        if head.event_stream and status == 200:
+        if head.stream:
             self._on_stream_head(head, now)
             return
         self.relay = None
@@ -191,23 +191,26 @@ class Exchange:
             self._release_gathered()  # audio, images, anything else: pass on as it comes
 
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
-        """The usual answer: JSON, in one read."""
+        """The usual answer: whole, in one read."""
         status = head.status
-        if status in _RETRYABLE or head.event_stream:
+        if status in _RETRYABLE or head.stream:
+            upstream = self._upstream
             self.on_head(head, len(body))
             if body:
                 self.on_data(body)
-            if self._upstream is not None:  # not failed by what it said
+            if self._upstream is upstream:  # not failed by what it said
                 self.on_complete()
             return
-        self._upstream = None
+        self._upstream = self.relay = None
         self._head = head
-        self.relay = None
         self.status = status
         if status < 400:
             self.usage = body_usage(body)
         self.output_bytes = len(body)
-        self._answer(head, body)
+        if self._head_sent:
+            self._answer(head, body)
+        else:
+            self.client.write_whole(head.block, body)
         self._complete(failed=False)
 
     def _on_stream_head(self, head: ResponseHead, now: float) -> None:
@@ -220,7 +223,7 @@ class Exchange:
             self.relay.restart()
         self.plane.tell(Answered(now, self.id, head.status))
         if not self._head_sent:
-            self._send_stream_head(head.status)
+            self._send_stream_head()
 
     def on_data(self, data: bytes) -> None:
         now = self.plane.clock()
@@ -239,7 +242,7 @@ class Exchange:
             if not started and relay.content:
                 self._first_content(now)
             elif started:
-                self._inter_token.observe(now - self.last_at)
+                self.meters.inter_token.observe(now - self.last_at)
         elif self.phase == WAITING:
             self._first_content(now)
         self.last_at = now
@@ -287,7 +290,8 @@ class Exchange:
     def on_stale(self) -> None:
         self._upstream = None
         self.plane.telemetry.stale_connection()
-        self._go(self.plane.clock(), fresh=True)
+        assert self.target is not None
+        self._open(self.target)
 
     # -- from the client's side
 
@@ -330,7 +334,7 @@ class Exchange:
         comment = self.plane.keep_alive_comment
         if comment and self.inbound.stream and self.phase < STREAMING and now - self.written_at > comment:
             if not self._head_sent:
-                self._send_stream_head(200)
+                self._send_stream_head()
             self._write(b": keep-alive\n\n")
 
     def _time_out(self, fault: Fault, detail: str) -> None:
@@ -366,21 +370,20 @@ class Exchange:
         self.plane.tell(FirstContent(now, self.id))
 
     def _complete(self, *, failed: bool) -> None:
-        now = self.plane.clock()
+        plane = self.plane
+        now = plane.clock()
         self.phase = DONE  # first, so that the Refuse that answers a late failure finds nothing to do
         if failed:
-            self.plane.tell(Failed(now, self.id, Fault.STATUS, 500, "the replica ended its stream with an error"))
-            self._end("upstream_error")
+            plane.tell(Failed(now, self.id, Fault.STATUS, 500, "the replica ended its stream with an error"))
+            plane.ended(self, "upstream_error", now)
             return
         usage = self.usage
-        self.plane.tell(Finished(now, self.id, self.status, usage.output if usage is not None else None))
-        self._end("ok" if self.status < 400 else "client_error")
+        plane.tell(Finished(now, self.id, self.status, None if usage is None else usage.output))
+        plane.ended(self, "ok" if self.status < 400 else "client_error", now)
 
     def _end(self, outcome: str) -> None:
-        """Exactly once for each exchange: counted, forgotten, the connection free for the next request."""
         self.phase = DONE
-        self.plane.ended(self, outcome)
-        self.client.exchange_ended(self)
+        self.plane.ended(self, outcome, self.plane.clock())
 
     # -- towards the client
 
@@ -392,13 +395,11 @@ class Exchange:
         else:
             self.client.write(data)
 
-    def _send_stream_head(self, status: int) -> None:
+    def _send_stream_head(self) -> None:
         self._head_sent = True
         self._chunked = self.client.can_chunk
-        headers = _EVENT_STREAM if self._head is None else self._head.stream_block()
-        self.client.write_head(
-            status_line(status), headers, b"transfer-encoding: chunked\r\n" if self._chunked else None
-        )
+        block = _EVENT_STREAM if self._head is None else self._head.stream_block()
+        self.client.write_head(block, b"transfer-encoding: chunked\r\n" if self._chunked else None)
 
     def _release_gathered(self) -> None:
         """Too large or of a kind that is not gathered: from here on the bytes pass through."""
@@ -406,13 +407,11 @@ class Exchange:
         self._head_sent = True
         head = self._head
         assert head is not None
-        headers = head.block
         if self._length is not None:
-            self.client.write_head(status_line(self.status), headers, b"content-length: %d\r\n" % self._length)
+            self.client.write_head(head.block, b"content-length: %d\r\n" % self._length)
         else:
             self._chunked = self.client.can_chunk
-            framing = b"transfer-encoding: chunked\r\n" if self._chunked else None
-            self.client.write_head(status_line(self.status), headers, framing)
+            self.client.write_head(head.block, b"transfer-encoding: chunked\r\n" if self._chunked else None)
         now = self.plane.clock()
         self.plane.tell(Answered(now, self.id, self.status))
         self._first_content(now)  # status and length are out: there is no way back
@@ -427,7 +426,7 @@ class Exchange:
             if self._chunked:
                 self.client.write(b"0\r\n\r\n")
             return
-        self.client.write_whole(status_line(head.status), head.block, body)
+        self.client.write_whole(head.block, body)
 
     def _fail_to_client(self, error: KilocardError) -> None:
         anthropic = self.inbound.route.anthropic
@@ -442,7 +441,7 @@ class Exchange:
             self.client.abort()
 
 
-_EVENT_STREAM = b"content-type: text/event-stream; charset=utf-8\r\n" + STREAM_HEADERS
+_EVENT_STREAM = status_line(200) + b"content-type: text/event-stream; charset=utf-8\r\n" + STREAM_HEADERS
 
 
 def _outcome(error: KilocardError) -> str:

@@ -6,17 +6,18 @@ the usual request costs one search and one copy.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import httptools
+import msgspec
 
 from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError
-from kilocard.gateway.heads import RequestHead, read_request_head, without_length
+from kilocard.gateway.heads import MAX_DIGITS, RequestHead, around_length, read_request_head
 
 _END = b"\r\n\r\n"
+#: no request begins with it
+_NEVER = b"\x00"
 
 
-class Arrival(NamedTuple):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """One whole request off the wire."""
 
     method: bytes
@@ -32,6 +33,8 @@ class RequestFramer:
     """`feed` fills `arrivals`; once `refusal` is set the connection is of no more use."""
 
     __slots__ = (
+        "_before",
+        "_behind",
         "_body",
         "_chunked",
         "_complete",
@@ -40,7 +43,6 @@ class RequestFramer:
         "_max_body",
         "_max_head",
         "_memo",
-        "_memo_key",
         "_method",
         "_need",
         "_overrun",
@@ -53,6 +55,7 @@ class RequestFramer:
         "arrivals",
         "body_bytes",
         "expects_continue",
+        "in_message",
         "refusal",
     )
 
@@ -69,12 +72,14 @@ class RequestFramer:
         self._url = self._path = self._query = b""
         self._method = b""
         #: the last head that was found good, and what it said: clients send the same one again and again
-        self._memo_key = b""
+        self._before, self._behind = _NEVER, b""
         self._memo: RequestHead | None = None
         self._keep_alive = True
         self._version = "1.1"
         self._parser: httptools.HttpRequestParser | None = None
         self.arrivals: list[Arrival] = []
+        #: part of a request is here, and more has to come
+        self.in_message = False
         #: bytes of an unfinished body that are held here
         self.body_bytes = 0
         #: the client waits for "100 Continue" before it sends its body
@@ -82,15 +87,13 @@ class RequestFramer:
         self.refusal: KilocardError | None = None
 
     @property
-    def in_message(self) -> bool:
-        """Part of a request is here, and more has to come."""
-        return self._head is not None or bool(self._raw)
-
-    @property
     def in_head(self) -> bool:
         return self._head is None and bool(self._raw)
 
     def feed(self, data: bytes) -> None:
+        """Take what was read; afterwards look at `arrivals`, `refusal` and `in_message`."""
+        if not self.in_message and data.startswith(self._before) and self._remembered(data):
+            return
         if self._raw:
             data = self._raw + data
             self._raw = b""
@@ -99,6 +102,25 @@ class RequestFramer:
                 data = self._read_head(data) if self._head is None else self._read_body(data)
         except KilocardError as error:
             self.refusal = error
+        self.in_message = self._head is not None or bool(self._raw)
+
+    def _remembered(self, data: bytes) -> bool:
+        """The usual case: one whole request whose head is the last one's but for its Content-Length."""
+        head = self._memo
+        before, behind = self._before, self._behind
+        end = data.find(_END, len(before))
+        edge = end - len(behind)
+        digits = data[len(before) : edge]
+        if head is None or end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
+            return False
+        length = int(digits)
+        body = data[end + 4 :]
+        if len(body) != length or length > self._max_body or self.refusal is not None:
+            return False
+        self.arrivals.append(
+            Arrival(self._method, self._path, self._query, head, body, self._keep_alive, self._version)
+        )
+        return True
 
     def _read_head(self, data: bytes) -> bytes:
         if data[0] in b"\r\n":  # RFC 9112 §2.2: empty lines before a request line are to be ignored
@@ -108,22 +130,15 @@ class RequestFramer:
             raise HeaderTooLarge(f"The request's head is larger than {self._max_head} bytes (gateway.limits.header).")
         if end < 0:
             if not data[:1].isalpha():
-                raise ClientError("Not an HTTP request (is this a TLS client? the gateway speaks plain HTTP here).",
-                                  code="invalid_http")  # fmt: skip
+                raise ClientError(
+                    "Not an HTTP request (is this a TLS client? the gateway speaks plain HTTP here).",
+                    code="invalid_http",
+                )
             self._raw = data
             return b""
-        raw = data[:end]
-        key, length = without_length(raw)
-        head = self._memo
-        if key and key == self._memo_key and head is not None and length <= self._max_body:
-            rest = data[end + 4 :]
-            if len(rest) == length:  # the usual request: nothing before it, nothing after it
-                self._arrive(head, rest)
-                return b""
-        else:
-            head, length = self._judge(data, end, raw)
-            self._memo, self._memo_key = head, b"" if head.chunked else key
-            rest = data[end + 4 :]
+        head = self._judge(data, end)
+        length = head.content_length or 0
+        rest = data[end + 4 :]
         if length > self._max_body:
             self._too_large()
         if not head.chunked:
@@ -136,8 +151,9 @@ class RequestFramer:
         self.expects_continue = head.expects_continue and not rest
         return rest
 
-    def _judge(self, data: bytes, end: int, raw: bytes) -> tuple[RequestHead, int]:
-        """What llhttp says of a head, and what is in it."""
+    def _judge(self, data: bytes, end: int) -> RequestHead:
+        """What llhttp says of a head, and what is in it. A good one is remembered."""
+        self._before, self._memo = _NEVER, None
         self._url = b""
         self._complete = self._overrun = False
         parser = self._parser = httptools.HttpRequestParser(self)
@@ -149,11 +165,16 @@ class RequestFramer:
             self._complete = False  # an offer to speak another protocol may be declined by ignoring it
         except httptools.HttpParserError as error:
             raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+        raw = data[:end]
         head = read_request_head(raw)
         path, mark, query = self._url.partition(b"?")
         self._path = path if path[:1] == b"/" else _path_of(self._url)
         self._query = mark + query
-        return head, head.content_length or 0
+        around = around_length(raw)
+        if around is not None and not head.chunked:
+            self._before, self._behind = around
+            self._memo = head
+        return head
 
     def _read_body(self, data: bytes) -> bytes:
         head = self._head

@@ -125,18 +125,16 @@ class ResponseHead(NamedTuple):
     """A replica's response head without its length, so that one reading serves all heads that are otherwise alike."""
 
     status: int
-    #: header lines for the client, each with its line end
+    #: status line and header lines for the client, each with its line end
     block: bytes
     content_type: bytes
+    #: server-sent events
+    stream: bool
     chunked: bool
     #: the body is compressed: it can be passed on, not read
     encoded: bool
     #: the replica will close the connection
     close: bool
-
-    @property
-    def event_stream(self) -> bool:
-        return self.content_type.startswith(b"text/event-stream")
 
     def stream_block(self) -> bytes:
         """`block` for an event stream: marked so that no proxy gathers it."""
@@ -176,28 +174,34 @@ def read_response_head(raw: bytes, status: int) -> tuple[ResponseHead, int | Non
     if named:
         keep = _without(keep, named)
     keep.append(b"")
-    return ResponseHead(status, b"\r\n".join(keep), kind, chunked, encoded, close), length
+    block = status_line(status) + b"\r\n".join(keep)
+    stream = status == 200 and kind.startswith(b"text/event-stream")
+    return ResponseHead(status, block, kind, stream, chunked, encoded, close), length
 
 
 _USUAL = frozenset({b"close", b"keep-alive", b"upgrade"})
 
 
-def without_length(raw: bytes) -> tuple[bytes, int]:
-    """A head without its Content-Length line, and that length; (b"", 0) where it has none in the usual spelling.
+def around_length(raw: bytes) -> tuple[bytes, bytes] | None:
+    """What stands before and behind the digits of a head's Content-Length; None where it has no usual such line.
 
-    Heads of one peer are alike but for their length, so this is the key under which a reading is remembered. What is
-    left of a head with two such lines has one still, so it is never taken for a head that was found good.
+    The heads of one peer are alike but for that number, so a head that was found good is remembered by these two
+    pieces: another one that is byte for byte the same around some digits needs no second judgement. A head with two
+    such lines is never found good, so neither piece holds another one.
     """
-    start = raw.find(b"\r\ncontent-length: ")
-    if start < 0:
-        start = raw.find(b"\r\nContent-Length: ")
-        if start < 0:
-            return b"", 0
-    end = raw.find(b"\r\n", start + 18)
-    digits = raw[start + 18 :] if end < 0 else raw[start + 18 : end]
-    if not digits.isdigit() or len(digits) > 15:
-        return b"", 0
-    return raw[:start] if end < 0 else raw[:start] + raw[end:], int(digits)
+    for spelling in (b"\r\nContent-Length: ", b"\r\ncontent-length: "):
+        start = raw.find(spelling)
+        if start >= 0:
+            start += len(spelling)
+            end = raw.find(b"\r\n", start)
+            if end < 0:
+                end = len(raw)
+            # 15 digits: no sum of lengths can leave 64 bits
+            return (raw[:start], raw[end:]) if raw[start:end].isdigit() and end - start <= MAX_DIGITS else None
+    return None
+
+
+MAX_DIGITS = 15
 
 
 def _named(value: bytes, before: set[bytes] | None) -> set[bytes] | None:

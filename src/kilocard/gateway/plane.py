@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,15 @@ from kilocard.core.load import LoadSample
 from kilocard.core.replica import Change, Endpoint, Found, Leaving
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
-from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
+from kilocard.dispatch.instructions import Drained, Hold, Probe, Refuse, Send
 from kilocard.engines.base import Engine
 from kilocard.engines.registry import engine as engine_named
 from kilocard.gateway.exchange import Exchange
+from kilocard.gateway.heads import status_line
+from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
 from kilocard.gateway.telemetry import Telemetry
-from kilocard.gateway.upstream import ReplicaConnections
 from kilocard.net.client import fetch
 from kilocard.scrape.poller import Poller
 from kilocard.scrape.status import ScrapeStatus
@@ -70,7 +71,10 @@ class Plane:
         self.limits = spec.gateway.limits
         self.keep_alive_comment = spec.gateway.keep_alive_comment
         self.telemetry = telemetry
+        self._meters = {model: telemetry.model(model) for model in spec.models}
+        self._other_meters = telemetry.model("")
         self.dispatcher = dispatcher
+        self._handle = dispatcher.handle
         self.draining = False
         #: bytes of request bodies in memory now
         self.buffered = 0
@@ -85,7 +89,7 @@ class Plane:
         self._poller = poller
         self._probes: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
-        self._id_prefix = secrets.token_hex(6).encode()
+        self.id_prefix = secrets.token_hex(6).encode()
         self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
         self._tick_task: asyncio.Task[None] | None = None
 
@@ -187,15 +191,10 @@ class Plane:
     # -- the dispatcher's driver
 
     def tell(self, event: Event) -> None:
-        instructions = self.dispatcher.handle(event)
-        if instructions:
-            self._perform(instructions)
-
-    def _perform(self, instructions: Sequence[Instruction]) -> None:
-        for instruction in instructions:
+        for instruction in self._handle(event):
             if type(instruction) is Send:
                 exchange = self.exchanges[instruction.request]
-                exchange.dispatch(instruction, self.targets[instruction.replica], self.clock())
+                exchange.dispatch(instruction, self.targets[instruction.replica], event.now)
             elif type(instruction) is Refuse:
                 refused = self.exchanges.get(instruction.request)
                 if refused is not None:
@@ -230,11 +229,9 @@ class Plane:
     def disconnected(self, connection: ClientConnection) -> None:
         self.connections.discard(connection)
 
-    def request_id(self, number: int) -> bytes:
-        return b"kc-%b-%x" % (self._id_prefix, number)
-
-    def next_number(self) -> int:
-        return next(self._numbers)
+    def new_request_id(self) -> bytes:
+        """For answers that need no replica."""
+        return b"kc-%b-%x" % (self.id_prefix, next(self._numbers))
 
     def serve(self, client: ClientConnection, arrival: Arrival) -> None:
         """One request. Every path ends in a response or an exchange that will give one."""
@@ -262,18 +259,19 @@ class Plane:
             client.next_request()
             return
         now = self.clock()
-        exchange = Exchange(self, client, inbound, next(self._numbers), now)
-        self.exchanges[exchange.id] = exchange
+        number = next(self._numbers)
+        model = inbound.model
+        exchange = Exchange(self, client, inbound, self._meters.get(model) or self._other_meters, number, now)
+        self.exchanges[number] = exchange
         client.exchange_started(exchange)
-        self.tell(
-            Arrived(now, exchange.id, inbound.model, inbound.prompt_tokens, inbound.output_tokens, exchange.deadline)
-        )
+        self.tell(Arrived(now, number, model, inbound.prompt_tokens, inbound.output_tokens, exchange.deadline))
 
-    def ended(self, exchange: Exchange, outcome: str) -> None:
-        """The exchange's last word: give back what it held, count it."""
+    def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
+        """Exactly once for each exchange: give back what it held, count it, free its connection."""
         del self.exchanges[exchange.id]
         self.buffered -= len(exchange.inbound.body)
-        self.telemetry.ended(exchange, outcome, self.clock())
+        self.telemetry.ended(exchange, outcome, now)
+        exchange.client.next_request()
 
     # -- what the gateway answers itself
 
@@ -299,7 +297,7 @@ class Plane:
                 body = b'{"status":"ok"}'
             elif path == READY and get:
                 status = 200 if self.ready else 503
-                client.write_answer(status, _JSON, b'{"ready":%b}' % (b"true" if self.ready else b"false"))
+                client.write_whole(status_line(status) + _JSON, b'{"ready":%b}' % (b"true" if self.ready else b"false"))
                 client.next_request()
                 return
             else:
@@ -308,7 +306,7 @@ class Plane:
             client.write_error(error, error_body(error))
             self.telemetry.bad_request(error)
         else:
-            client.write_answer(200, _JSON, b"" if arrival.method == b"HEAD" else body)
+            client.write_whole(status_line(200) + _JSON, b"" if arrival.method == b"HEAD" else body)
         client.next_request()
 
     def _model(self, name: str) -> dict[str, object]:

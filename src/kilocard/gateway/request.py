@@ -41,16 +41,17 @@ class Inbound:
         self.body = body
         #: a usage chunk in the stream is there only because we asked for it
         self.hide_usage = False
-        self._field: multipart.Field | None = None
-        self._wants_usage = self._has_options = self.stream = False
-        self.output_tokens = tokens.DEFAULT_OUTPUT_TOKENS
-        self.prompt_tokens = tokens.prompt_tokens(len(body))
-        model: str | None
+        self.prompt_tokens = len(body) // tokens.BYTES_PER_TOKEN + 1
         if route.multipart:
             model = self._read_form()
         else:
+            self._field: multipart.Field | None = None
             seen = peek(body)
-            model, self.stream, self.output_tokens, self._wants_usage, self._has_options = seen
+            model = seen.model
+            self.stream = seen.stream
+            self.output_tokens = seen.output_tokens
+            self._wants_usage = seen.wants_usage
+            self._has_options = seen.has_stream_options
         #: the model that was asked for by name; None: the client left it out
         self.named = model
         self.model = model or ""
@@ -58,6 +59,8 @@ class Inbound:
     def _read_form(self) -> str | None:
         if not self.head.content_type.lower().startswith(b"multipart/form-data"):
             raise ClientError(f"{self.route.path} takes multipart/form-data.", code="unsupported_content_type")
+        self._wants_usage = self._has_options = False
+        self.output_tokens = tokens.DEFAULT_OUTPUT_TOKENS
         mark = multipart.boundary(self.head.content_type)
         flag = multipart.find(self.body, mark, b"stream")
         self.stream = flag is not None and flag.value.strip().lower() == b"true"
@@ -78,8 +81,8 @@ class Inbound:
             asked = edit.with_usage(body, self._has_options)
             self.hide_usage = asked is not body
             body = asked
-        head = b"POST %b%b HTTP/1.1\r\nhost: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
-            self.route.path.encode(),
+        head = b"%b%b HTTP/1.1\r\nhost: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+            self.route.request_line,
             self.query,
             target.connections.host_header,
             self.head.forward,

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 class Route(NamedTuple):
     path: str
+    #: beginning of the request line to a replica
+    request_line: bytes
     #: the body is multipart/form-data rather than JSON
     multipart: bool = False
     #: stream_options.include_usage exists here
@@ -18,17 +20,21 @@ class Route(NamedTuple):
     anthropic: bool = False
 
 
+def _post(path: str, **more: bool) -> Route:
+    return Route(path, b"POST " + path.encode(), **more)
+
+
 def _table() -> dict[bytes, Route]:
     plain = (
         "/v1/embeddings /v1/responses /v1/rerank /v2/rerank /rerank /v1/score /score /v1/moderations"
         " /v1/audio/speech /v1/images/generations /tokenize /detokenize /v1/tokenize /v1/detokenize /pooling"
         " /classify /v1/classify /v1/pooling"
     )
-    routes = [Route(path) for path in plain.split()]
-    routes += [Route(path, usage_option=True) for path in ("/v1/chat/completions", "/v1/completions")]
-    routes += [Route(path, anthropic=True) for path in ("/v1/messages", "/v1/messages/count_tokens")]
+    routes = [_post(path) for path in plain.split()]
+    routes += [_post(path, usage_option=True) for path in ("/v1/chat/completions", "/v1/completions")]
+    routes += [_post(path, anthropic=True) for path in ("/v1/messages", "/v1/messages/count_tokens")]
     routes += [
-        Route(path, multipart=True)
+        _post(path, multipart=True)
         for path in ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/images/edits")
     ]
     return {route.path.encode(): route for route in routes}

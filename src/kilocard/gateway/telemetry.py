@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 class ModelMeters:
     """The series of one model."""
 
-    __slots__ = ("e2e", "generation_tokens", "hold", "inter_token", "outcomes", "prompt_tokens", "ttft")
+    __slots__ = ("e2e", "generation_tokens", "hold", "inter_token", "name", "outcomes", "prompt_tokens", "ttft")
 
     def __init__(self, telemetry: Telemetry, model: str) -> None:
+        self.name = model
         self.ttft: Histogram = telemetry.ttft.labels(model)
         self.inter_token: Histogram = telemetry.itl.labels(model)
         self.e2e: Histogram = telemetry.e2e.labels(model)
@@ -53,17 +54,17 @@ class Telemetry:
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
         """Once for each exchange."""
-        name = exchange.inbound.model
-        meters = self._models.get(name)
-        if meters is None:
-            meters, name = self._other, names.OTHER
+        meters = exchange.meters
         send = exchange.send
         key = (send.pool if send is not None else "", outcome)
         counter = meters.outcomes.get(key)
         if counter is None:
-            counter = meters.outcomes[key] = self.requests.labels(name, *key)
+            counter = meters.outcomes[key] = self.requests.labels(meters.name, *key)
         counter.value += 1
-        meters.hold.observe(exchange.held_seconds if send is not None else now - exchange.arrived)
+        if send is None:
+            meters.hold.observe(now - exchange.arrived)
+        elif exchange.held_seconds:
+            meters.hold.observe(exchange.held_seconds)
         if outcome == "ok":
             meters.e2e.observe(now - exchange.arrived)
         content_at = exchange.content_at

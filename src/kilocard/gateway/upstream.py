@@ -1,8 +1,7 @@
-"""Connections to replicas: one protocol object per connection, one pool per replica.
+"""One connection to a replica.
 
-An idle connection lives 3 s at most, below the 5 s after which engines (uvicorn) close theirs; the race that remains
-(a request written just as the engine closes) shows as a reset before any byte on a reused connection and is repeated
-once on a fresh one.
+A request written just as the engine closes an idle connection shows as a reset before any byte on a reused connection;
+it is repeated once on a fresh one and held against nobody (kserve#5446).
 """
 
 from __future__ import annotations
@@ -12,16 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import httptools
 
-from kilocard.core.errors import UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Fault
-from kilocard.gateway.heads import ResponseHead, read_response_head, without_length
+from kilocard.gateway.heads import MAX_DIGITS, ResponseHead, around_length, read_response_head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from kilocard.gateway.replica_connections import ReplicaConnections
 
-IDLE_SECONDS = 3.0
 #: a response head larger than this is a fault of the replica
 MAX_HEAD = 64 * 1024
+_END = b"\r\n\r\n"
+#: no response begins with it
+_NEVER = b"\x00"
 
 
 class Receiver(Protocol):
@@ -38,6 +38,34 @@ class Receiver(Protocol):
         """A reused connection was closed before any byte of the response: repeat on a fresh one."""
 
 
+class HeadMemo:
+    """The last head with a length that a replica's connections found good: its next one is mostly the same."""
+
+    __slots__ = ("before", "behind", "head", "keep_alive")
+
+    def __init__(self) -> None:
+        self.before = _NEVER
+        self.behind = b""
+        self.head = ResponseHead(0, b"", b"", False, False, False, False)
+        self.keep_alive = False
+
+    def remember(self, raw: bytes, head: ResponseHead) -> None:
+        around = around_length(raw)
+        self.before, self.behind = (_NEVER, b"") if around is None else around
+        self.head = head
+        self.keep_alive = not head.close
+
+    def body(self, data: bytes) -> bytes | None:
+        """The body, if `data` (which starts with `before`) is a whole response with that head and nothing more."""
+        end = data.find(_END, len(self.before))
+        edge = end - len(self.behind)
+        digits = data[len(self.before) : edge]
+        if end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != self.behind:
+            return None
+        body = data[end + 4 :]
+        return body if len(body) == int(digits) else None
+
+
 class UpstreamConnection(asyncio.Protocol):
     """One HTTP/1.1 connection to a replica; carries one exchange at a time.
 
@@ -50,6 +78,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_got_bytes",
         "_head",
         "_keep_alive",
+        "_memo",
         "_need",
         "_parser",
         "_paused",
@@ -63,6 +92,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def __init__(self, pool: ReplicaConnections) -> None:
         self._pool = pool
+        self._memo = pool.memo
         self._parser: httptools.HttpResponseParser | None = None
         self._raw = b""
         self._head: ResponseHead | None = None
@@ -102,6 +132,7 @@ class UpstreamConnection(asyncio.Protocol):
     def drop(self) -> None:
         """The exchange has no more interest: cut the connection so that the engine stops generating."""
         self.receiver = None
+        self._pool.forget(self)
         self.transport.abort()
 
     # -- asyncio
@@ -117,12 +148,17 @@ class UpstreamConnection(asyncio.Protocol):
             return
         if self._head is None:
             self._got_bytes = True
-            rest = self._read_head(receiver, data)
-            if not rest and self._need:
+            memo = self._memo
+            if data.startswith(memo.before) and not self._raw:
+                body = memo.body(data)
+                if body is not None:  # the usual answer: whole, in one read, its head known
+                    self._keep_alive = memo.keep_alive
+                    self._release()
+                    receiver.on_whole(memo.head, body)
+                    return
+            data = self._read_head(receiver, data)
+            if self.receiver is not receiver or (not data and self._need):
                 return
-            data = rest
-        if self.receiver is not receiver:
-            return
         if self._parser is not None:
             self._chunked(receiver, data)
         elif self._need < 0:  # until the end of the connection
@@ -135,45 +171,33 @@ class UpstreamConnection(asyncio.Protocol):
         raw = self._raw + data if self._raw else data
         self._raw = b""
         self._need = -1
-        end = raw.find(b"\r\n\r\n")
-        pool = self._pool
-        key, length = without_length(raw[:end]) if end >= 0 else (b"", 0)
-        if key and key == pool.memo_key and pool.memo is not None:
-            head = pool.memo
-        else:
-            while True:
-                if end < 0 or end > MAX_HEAD:
-                    if len(raw) > MAX_HEAD:
-                        self._fail(f"the replica's response head is larger than {MAX_HEAD} bytes")
-                    else:
-                        self._raw = raw
-                    return b""
-                parser = httptools.HttpResponseParser(self)
-                try:
-                    parser.feed_data(raw[: end + 4])
-                except httptools.HttpParserError as error:
-                    self._fail(f"the replica's answer is not valid HTTP: {error}")
-                    return b""
-                status = parser.get_status_code()
-                if status >= 200:
-                    break
-                raw = raw[end + 4 :]  # 1xx is interim: the real head follows
-                end = raw.find(b"\r\n\r\n")
-            head, declared = read_response_head(raw[:end], status)
-            if raw[:8] != b"HTTP/1.1":
-                head = head._replace(close=True)
-            if declared is None or head.chunked or status in (204, 304):
-                return self._unusual_head(receiver, head, parser, raw[end + 4 :])
-            length = declared
-            pool.memo_key, pool.memo = key, head
+        while True:
+            end = raw.find(_END)
+            if end < 0 or end > MAX_HEAD:
+                if len(raw) > MAX_HEAD:
+                    self._fail(f"the replica's response head is larger than {MAX_HEAD} bytes")
+                else:
+                    self._raw = raw
+                return b""
+            parser = httptools.HttpResponseParser(self)
+            try:
+                parser.feed_data(raw[: end + 4])
+            except httptools.HttpParserError as error:
+                self._fail(f"the replica's answer is not valid HTTP: {error}")
+                return b""
+            status = parser.get_status_code()
+            if status >= 200:
+                break
+            raw = raw[end + 4 :]  # 1xx is interim: the real head follows
+        head, length = read_response_head(raw[:end], status)
+        if raw[:8] != b"HTTP/1.1":
+            head = head._replace(close=True)
+        rest = raw[end + 4 :]
+        if length is None or head.chunked or status in (204, 304):
+            return self._unusual_head(receiver, head, parser, rest)
+        self._memo.remember(raw[:end], head)
         self._head = head
         self._keep_alive = not head.close
-        rest = raw[end + 4 :]
-        if len(rest) == length:
-            self._need = 0
-            self._release()
-            receiver.on_whole(head, rest)
-            return b""
         self._need = length
         receiver.on_head(head, length)
         return rest
@@ -270,76 +294,3 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport.abort()
         if receiver is not None:
             receiver.on_fault(Fault.PROTOCOL, detail)
-
-
-class ReplicaConnections:
-    """All connections to one replica. No upper bound of its own: the dispatcher bounds requests in flight."""
-
-    __slots__ = ("_clock", "_closed", "_idle", "connections", "host", "host_header", "memo", "memo_key", "port", "url")
-
-    def __init__(self, url: str, clock: Callable[[], float]) -> None:
-        self.url = url
-        host, _, port = url.removeprefix("http://").rpartition(":")
-        if not host:
-            host, port = port, "80"
-        self.host = host.strip("[]")
-        self.port = int(port)
-        self.host_header = f"{host}:{port}".encode()
-        self.connections: set[UpstreamConnection] = set()
-        #: the last head that was found good (see without_length), and what it said
-        self.memo_key = b""
-        self.memo: ResponseHead | None = None
-        self._idle: list[UpstreamConnection] = []
-        self._clock = clock
-        self._closed = False
-
-    def idle(self) -> UpstreamConnection | None:
-        """The most recently used idle connection that is surely younger than the engine's keep-alive."""
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.transport.is_closing():
-                if self._clock() - connection.idle_since < IDLE_SECONDS:
-                    return connection
-                connection.transport.close()
-        return None
-
-    async def open(self, within: float) -> UpstreamConnection:
-        """A fresh connection. Raises UpstreamError (refused, unreachable) or UpstreamTimeout."""
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(within):
-                _, protocol = await loop.create_connection(lambda: UpstreamConnection(self), self.host, self.port)
-        except TimeoutError:
-            raise UpstreamTimeout(f"no connection within {within:g} s", code="connect") from None
-        except OSError as error:
-            raise UpstreamError(f"can't connect: {error.strerror or error}", code="connect") from error
-        return protocol
-
-    def give_back(self, connection: UpstreamConnection) -> None:
-        if self._closed:
-            connection.transport.close()
-            return
-        connection.idle_since = self._clock()
-        self._idle.append(connection)
-
-    def forget(self, connection: UpstreamConnection) -> None:
-        if connection in self._idle:
-            self._idle.remove(connection)
-
-    def prune(self, now: float) -> None:
-        """Close idle connections that grew too old. The list is in order of age, oldest first."""
-        old = 0
-        for connection in self._idle:
-            if now - connection.idle_since < IDLE_SECONDS:
-                break
-            old += 1
-        for connection in self._idle[:old]:
-            connection.transport.close()
-        del self._idle[:old]
-
-    def close(self) -> None:
-        """No new use; connections that carry an exchange close when it ends."""
-        self._closed = True
-        for connection in self._idle:
-            connection.transport.close()
-        self._idle.clear()

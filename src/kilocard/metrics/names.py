@@ -52,7 +52,7 @@ E2E = Metric(
 )  # fmt: skip
 HOLD_TIME = Metric(
     "kilocard_hold_time_seconds", "histogram",
-    "How long requests waited in the gateway for a replica.", ("model",), HOLD_BUCKETS,
+    "How long requests that were held waited in the gateway for a replica.", ("model",), HOLD_BUCKETS,
 )  # fmt: skip
 PROMPT_TOKENS = Metric("kilocard_prompt_tokens_total", "counter", "Prompt tokens, as engines count them.", ("model",))
 GENERATION_TOKENS = Metric("kilocard_generation_tokens_total", "counter", "Generated tokens.", ("model",))

@@ -108,6 +108,8 @@ def _int(value: object) -> int | None:
 def _usage(raw: _Usage | None) -> Usage | None:
     if raw is None:
         return None
+    if type(raw.prompt_tokens) is int and type(raw.completion_tokens) is int and raw.prompt_tokens_details is None:
+        return Usage(raw.prompt_tokens, raw.completion_tokens)  # the usual case
     prompt = _int(raw.prompt_tokens)
     output = _int(raw.completion_tokens)
     details = raw.prompt_tokens_details or raw.input_tokens_details

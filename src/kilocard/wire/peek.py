@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -10,7 +10,7 @@ from kilocard.core.errors import ClientError
 from kilocard.wire.tokens import DEFAULT_OUTPUT_TOKENS
 
 
-class Peek(NamedTuple):
+class Peek(msgspec.Struct, frozen=True, gc=False):
     """What a gateway must know of a request. `output_tokens` is the client's limit, or an estimate."""
 
     model: str | None
@@ -35,10 +35,6 @@ class _Body(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Body).decode
 
 
-def _count(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None
-
-
 def peek(body: bytes) -> Peek:
     """Read the routing fields of a JSON object.
 
@@ -52,19 +48,20 @@ def peek(body: bytes) -> Peek:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ClientError(f"The request body is not a JSON object: {reason}.", code="invalid_json") from None
     model = fields.model
-    if model is not None and (not isinstance(model, str) or not model):
+    if model is not None and (type(model) is not str or not model):
         raise ClientError("'model' must be a non-empty string.", code="invalid_model", param="model")
+    stream = fields.stream
     options = fields.stream_options
-    limit = _count(fields.max_completion_tokens)
-    if limit is None:
-        limit = _count(fields.max_tokens)
-    if limit is None:
-        limit = _count(fields.max_output_tokens)
+    limit = DEFAULT_OUTPUT_TOKENS
+    for count in (fields.max_completion_tokens, fields.max_tokens, fields.max_output_tokens):
+        if type(count) is int and count >= 0:
+            limit = count
+            break
     return Peek(
         model,
-        fields.stream in _TRUE if isinstance(fields.stream, str) else bool(fields.stream),
-        DEFAULT_OUTPUT_TOKENS if limit is None else limit,
-        isinstance(options, dict) and options.get("include_usage") is True,
+        stream in _TRUE if type(stream) is str else bool(stream),
+        limit,
+        type(options) is dict and options.get("include_usage") is True,
         options is not None,
     )
 
