@@ -68,7 +68,9 @@ PURITY_EXEMPTIONS = {
 RANDOM_OK = {"Random"}
 
 # file: why it may pass the soft limit of 300 lines (the hard limit of 500 has no exemptions)
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "gateway/exchange.py": "one request's life; a state and the callbacks that change it are read together",
+}
 
 
 def files() -> list[Path]:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import listening_on, read_cluster
+from kilocard.cli.wiring import listening_on, read_cluster, warnings
 from kilocard.core.errors import UsageError
 from kilocard.gateway.server import Gateway
 from kilocard.scrape.discovery.configured import configured
@@ -28,6 +29,8 @@ def gateway(
     if workers != 1:
         raise UsageError("--workers: several workers are not supported yet; run one gateway per core behind a balancer")
     spec = listening_on(read_cluster(cluster), port, admin_port)
+    for warning in warnings(spec):
+        notes.print(f"[yellow]{escape(warning)}[/]")
     started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.endpoints and not pool.dns]
 
     async def main(stopping: running.Stopping) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import LocalCluster, listening_on, read_cluster
+from kilocard.cli.wiring import LocalCluster, listening_on, read_cluster, warnings
 from kilocard.core.errors import UsageError
 from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
 
@@ -56,6 +57,8 @@ def up(
                 "For real answers: pip install 'kilocard\\[local]'"
             )
     spec = listening_on(spec, port, admin_port)
+    for warning in warnings(spec):
+        notes.print(f"[yellow]{escape(warning)}[/]")
     running.run(lambda stopping: _main(spec, stopping))
 
 

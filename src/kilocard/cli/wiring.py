@@ -13,6 +13,7 @@ from kilocard.backends import models
 from kilocard.backends.local import LocalBackend
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
+from kilocard.gateway.access import unenforced
 from kilocard.gateway.server import Gateway
 from kilocard.scrape.discovery.configured import configured
 from kilocard.spec.load import load
@@ -46,6 +47,15 @@ def _port(port: int) -> int:
     if not 0 <= port <= 65535:
         raise UsageError(f"{port} is not a port: use 1–65535, or 0 for any free one")
     return port
+
+
+def warnings(spec: ClusterSpec) -> list[str]:
+    """What whoever starts this cluster should know at once, a sentence each."""
+    said = unenforced(spec)
+    host = listen_address(spec.gateway.listen).host
+    if not spec.tenants and host not in {"127.0.0.1", "::1", "localhost"}:
+        said.append(f"The gateway listens on {host} and asks for no keys: whoever reaches it may use it (tenants).")
+    return said
 
 
 def cache_dir() -> Path:

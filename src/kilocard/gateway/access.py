@@ -55,13 +55,7 @@ class Access:
         Arguments are the header fields' values as they came, None for a field that is not there.
         """
         tenant = self.who(authorization, x_api_key)
-        models = tenant.models
-        if models is not None and model not in models:
-            # The same words for a model that is not there: a tenant learns nothing of other tenants' models.
-            raise Forbidden(
-                "This API key may not use the model of this request; GET /v1/models lists those that it may use.",
-                param="model",
-            )
+        allow(tenant, model)
         return tenant.name
 
     def who(self, authorization: bytes | None, x_api_key: bytes | None) -> Tenant:
@@ -97,6 +91,16 @@ class Access:
             memory.clear()
         memory[value] = tenant
         return tenant
+
+
+def allow(tenant: Tenant, model: str) -> None:
+    """Raises Forbidden where this tenant may not use this model."""
+    if not tenant.may_use(model):
+        # The same words for a model that is not there: a tenant learns nothing of other tenants' models.
+        raise Forbidden(
+            "This API key may not use the model of this request; GET /v1/models lists those that it may use.",
+            param="model",
+        )
 
 
 def unenforced(spec: ClusterSpec) -> list[str]:

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from kilocard.core.errors import CapacityError, ClientError, KilocardError, MethodNotAllowed, NotFound, UpstreamError
+from kilocard.core.errors import CapacityError, ClientError, KilocardError, UpstreamError
 from kilocard.core.load import LoadSample
 from kilocard.core.replica import Change, Endpoint, Found, Leaving
 from kilocard.dispatch.dispatcher import Dispatcher
@@ -19,11 +17,12 @@ from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, Re
 from kilocard.dispatch.instructions import Drained, Hold, Probe, Refuse, Send
 from kilocard.engines.base import Engine
 from kilocard.engines.registry import engine as engine_named
+from kilocard.gateway.access import ANYBODY, Access, allow
 from kilocard.gateway.exchange import Exchange
-from kilocard.gateway.heads import status_line
+from kilocard.gateway.local_pages import answer_locally
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
-from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
+from kilocard.gateway.routes import INFERENCE
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.net.client import fetch
 from kilocard.scrape.poller import Poller
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 #: the dispatcher's and the time-outs' clock tick, in seconds
 TICK = 0.1
 PROBE_TIMEOUT = 5.0
-_JSON = b"content-type: application/json\r\n"
-_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
@@ -74,6 +71,7 @@ class Plane:
         self._meters = {model: telemetry.model(model) for model in spec.models}
         self._other_meters = telemetry.model("")
         self.dispatcher = dispatcher
+        self.access = Access(spec.tenants)
         self._handle = dispatcher.handle
         self.draining = False
         #: bytes of request bodies in memory now
@@ -238,12 +236,14 @@ class Plane:
         route = INFERENCE.get(arrival.path)
         if route is None or arrival.method != b"POST":
             self.buffered -= len(arrival.body)
-            self._serve_other(client, arrival)
+            answer_locally(self, client, arrival)
             return
+        access = self.access
         try:
             if self.buffered > self.limits.buffered:
                 raise CapacityError("The gateway's request buffers are full.", code="buffers_full")
-            inbound = Inbound(route, arrival.query, arrival.head, arrival.body)
+            tenant = ANYBODY if access.open else access.who(arrival.head.authorization, arrival.head.api_key)
+            inbound = Inbound(route, arrival, not access.open)
             if inbound.named is None:
                 if self._only_model is None:
                     raise ClientError(
@@ -252,6 +252,8 @@ class Plane:
                         param="model",
                     )
                 inbound.model = self._only_model
+            if tenant is not ANYBODY:
+                allow(tenant, inbound.model)
         except KilocardError as error:
             self.buffered -= len(arrival.body)
             client.write_error(error, error_body(error, anthropic=route.anthropic))
@@ -273,41 +275,8 @@ class Plane:
         self.telemetry.ended(exchange, outcome, now)
         exchange.client.next_request()
 
-    # -- what the gateway answers itself
-
     @property
     def ready(self) -> bool:
         """Some replica can serve, and the gateway is not on its way out."""
         pools = self.dispatcher.fleet.pools.values()
         return not self.draining and any(pool.members > pool.out for pool in pools)
-
-    def _serve_other(self, client: ClientConnection, arrival: Arrival) -> None:
-        path, get = arrival.path, arrival.method in (b"GET", b"HEAD")
-        try:
-            if path in INFERENCE:
-                raise MethodNotAllowed(f"{path.decode()} takes POST.")
-            if path == MODELS and get:
-                body = _encode({"object": "list", "data": [self._model(name) for name in self.spec.models]})
-            elif path.startswith(MODELS + b"/") and get:
-                name = path[len(MODELS) + 1 :].decode("utf-8", "replace")
-                if name not in self.spec.models:
-                    raise NotFound(f"There is no model {name!r} here.", code="model_not_found", param="model")
-                body = _encode(self._model(name))
-            elif path in HEALTH and get:
-                body = b'{"status":"ok"}'
-            elif path == READY and get:
-                status = 200 if self.ready else 503
-                client.write_whole(status_line(status) + _JSON, b'{"ready":%b}' % (b"true" if self.ready else b"false"))
-                client.next_request()
-                return
-            else:
-                raise NotFound("There is nothing at this path. Inference routes start with /v1/.", code="unknown_path")
-        except KilocardError as error:
-            client.write_error(error, error_body(error))
-            self.telemetry.bad_request(error)
-        else:
-            client.write_whole(status_line(200) + _JSON, b"" if arrival.method == b"HEAD" else body)
-        client.next_request()
-
-    def _model(self, name: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": 0, "owned_by": "kilocard"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import ClientError
-from kilocard.gateway.heads import RequestHead
+from kilocard.gateway.framing import Arrival
 from kilocard.gateway.routes import Route
 from kilocard.wire import edit, multipart, tokens
 from kilocard.wire.peek import peek
@@ -24,6 +24,7 @@ class Inbound:
         "body",
         "head",
         "hide_usage",
+        "keys_are_ours",
         "model",
         "named",
         "output_tokens",
@@ -33,11 +34,13 @@ class Inbound:
         "stream",
     )
 
-    def __init__(self, route: Route, query: bytes, head: RequestHead, body: bytes) -> None:
+    def __init__(self, route: Route, arrival: Arrival, keys_are_ours: bool) -> None:
         """Raises ClientError where the body can't be read."""
+        body = arrival.body
+        self.keys_are_ours = keys_are_ours
         self.route = route
-        self.query = query
-        self.head = head
+        self.query = arrival.query
+        self.head = arrival.head
         self.body = body
         #: a usage chunk in the stream is there only because we asked for it
         self.hide_usage = False
@@ -81,11 +84,12 @@ class Inbound:
             asked = edit.with_usage(body, self._has_options)
             self.hide_usage = asked is not body
             body = asked
-        head = b"%b%b HTTP/1.1\r\nhost: %b\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+        head = b"%b%b HTTP/1.1\r\nhost: %b\r\n%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
             self.route.request_line,
             self.query,
             target.connections.host_header,
             self.head.forward,
+            b"" if self.keys_are_ours else self.head.credentials,
             upstream_id,
             len(body),
         )

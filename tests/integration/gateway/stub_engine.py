@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from kilocard.spec.model import (
     Limits,
     ModelSpec,
     PoolSpec,
+    TenantSpec,
     Timeouts,
 )
 
@@ -262,6 +263,7 @@ async def gateway_over(
     limits: Limits | None = None,
     model: ModelSpec | None = None,
     gateway: GatewaySpec | None = None,
+    tenants: Mapping[str, TenantSpec] | None = None,
     **pool: Any,
 ) -> AsyncIterator[Setup]:
     """One pool with one stub engine for each script, the gateway in front. Afterwards nothing may be left."""
@@ -278,6 +280,7 @@ async def gateway_over(
             drain=2.0,
         ),
         models={"m": model or ModelSpec("m", {"p": 1}, hold=HoldSpec(100, 2.0))},
+        tenants=tenants or {},
         pools={"p": PoolSpec("p", "vllm", endpoints=tuple(engine.url for engine in engines), **pool)},
     )
     one = Gateway(spec, rng=random.Random(1))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 
 import pytest
 from stub_engine import Asked, Wire, answer, gateway_over, hang, run, whole
 
-from kilocard.spec.model import Limits, ModelSpec
+from kilocard.net.client import fetch
+from kilocard.spec.model import HoldSpec, Limits, ModelSpec, TenantSpec
 
 
 def post(body: bytes, path: bytes = b"/v1/chat/completions", extra: bytes = b"") -> bytes:
@@ -82,7 +84,8 @@ def test_expect_continue_and_chunked_uploads_work() -> None:
         async with gateway_over(answer) as setup:
             reader, writer = await setup.raw()
             writer.write(
-                b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
+                b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n"
+                b"transfer-encoding: chunked\r\n\r\n"
             )
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(b'8\r\n{"model"\r\n5;x=y\r\n:"m"}\r\n0\r\n\r\n')
@@ -225,8 +228,6 @@ def test_41_upstream_ids_are_minted_and_the_clients_is_echoed() -> None:
 
 def test_40_no_capacity_is_503_with_retry_after() -> None:
     async def story() -> None:
-        from kilocard.spec.model import HoldSpec
-
         model = ModelSpec("m", {"p": 1}, hold=HoldSpec(0, 1.0))
         async with gateway_over(hang, model=model, max_in_flight=1) as setup:
             first = asyncio.ensure_future(setup.chat())
@@ -294,5 +295,32 @@ def test_slow_loris_is_shown_the_door() -> None:
             assert await idle.read() == b""
             writer.close()
             idle_writer.close()
+
+    run(story())
+
+
+def test_keys_are_asked_for_checked_and_kept_from_the_engines() -> None:
+    key = "sk-team-a"
+    tenants = {
+        "team-a": TenantSpec("team-a", keys=("sha256:" + hashlib.sha256(key.encode()).hexdigest(),), models=("m",)),
+        "team-b": TenantSpec("team-b", keys=("sha256:" + hashlib.sha256(b"sk-b").hexdigest(),), models=("other",)),
+    }
+
+    async def story() -> None:
+        async with gateway_over(answer, tenants=tenants) as setup:
+            for headers, status, code in (
+                ([], 401, "missing_api_key"),
+                ([("authorization", "Bearer sk-wrong")], 401, "invalid_api_key"),
+                ([("authorization", "Bearer sk-b")], 403, "model_not_allowed"),
+            ):
+                response = await setup.post({"model": "m"}, headers=headers)
+                assert (response.status, json.loads(response.body)["error"]["code"]) == (status, code)
+            assert not setup.engines[0].asked
+            for header in (("authorization", f"Bearer {key}"), ("x-api-key", key)):
+                assert (await setup.post({"model": "m"}, headers=[header])).status == 200
+                assert not {"authorization", "x-api-key"} & set(setup.engines[0].asked[-1].headers)
+            listed = await fetch(setup.url + "/v1/models", headers=[("authorization", "Bearer sk-b")], timeout=2)
+            assert json.loads(listed.body)["data"] == []
+            assert (await fetch(setup.url + "/v1/models", timeout=2)).status == 401
 
     run(story())

@@ -88,7 +88,7 @@ def test_a_client_that_leaves_while_we_connect() -> None:
 
 
 def test_14_15_many_cancels_leave_every_counter_at_zero() -> None:
-    """production-stack#1072: in-flight rose from 121 to 264 in six hours. Here 300 requests end in every way there is."""
+    """production-stack#1072: in-flight rose from 121 to 264 in six hours. Here 300 requests end in every way."""
 
     async def moody(asked: Asked, wire: Wire) -> None:
         kind = asked.number % 6

@@ -1,0 +1,62 @@
+"""What the gateway answers itself on the data listener: the model list, health, and what is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kilocard.core.errors import KilocardError, MethodNotAllowed, NotFound
+from kilocard.gateway.heads import status_line
+from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
+from kilocard.wire.failure import error_body
+
+if TYPE_CHECKING:
+    from kilocard.gateway.downstream import ClientConnection
+    from kilocard.gateway.framing import Arrival
+    from kilocard.gateway.plane import Plane
+
+_JSON = b"content-type: application/json\r\n"
+_encode = msgspec.json.Encoder().encode
+
+
+def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> None:
+    """Everything but inference requests."""
+    try:
+        status, body = _page(plane, arrival)
+    except KilocardError as error:
+        client.write_error(error, error_body(error))
+        plane.telemetry.bad_request(error)
+    else:
+        client.write_whole(status_line(status) + _JSON, b"" if arrival.method == b"HEAD" else body)
+    client.next_request()
+
+
+def _page(plane: Plane, arrival: Arrival) -> tuple[int, bytes]:
+    path = arrival.path
+    if path in INFERENCE:
+        raise MethodNotAllowed(f"{path.decode()} takes POST.")
+    if arrival.method in (b"GET", b"HEAD"):
+        if path == MODELS or path.startswith(MODELS + b"/"):
+            return 200, _models(plane, arrival, path[len(MODELS) + 1 :].decode("utf-8", "replace"))
+        if path in HEALTH:
+            return 200, b'{"status":"ok"}'
+        if path == READY:
+            return (200, b'{"ready":true}') if plane.ready else (503, b'{"ready":false}')
+    raise NotFound("There is nothing at this path. Inference routes start with /v1/.", code="unknown_path")
+
+
+def _models(plane: Plane, arrival: Arrival, name: str) -> bytes:
+    """The list, or one model; a tenant sees only what it may use."""
+    head = arrival.head
+    tenant = plane.access.who(head.authorization, head.api_key)
+    visible = [model for model in plane.spec.models if tenant.may_use(model)]
+    if not name:
+        return _encode({"object": "list", "data": [_model(model) for model in visible]})
+    if name not in visible:
+        raise NotFound(f"There is no model {name!r} here.", code="model_not_found", param="model")
+    return _encode(_model(name))
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "kilocard"}
