@@ -65,7 +65,7 @@ def _package_under_test() -> Path:
 
 def _differences(source: Path, package: Path) -> Iterator[str]:
     """Files of `source` that `package` lacks or has otherwise, and Python files that only `package` has."""
-    names = {path.relative_to(source) for path in source.rglob("*") if _counts(path)}
+    names = {name for path in source.rglob("*") if path.is_file() and _counts(name := path.relative_to(source))}
     for name in names:
         copy = package / name
         if not copy.exists() or not filecmp.cmp(source / name, copy, shallow=False):
@@ -75,8 +75,9 @@ def _differences(source: Path, package: Path) -> Iterator[str]:
             yield f"{path.relative_to(package).as_posix()} (gone from src/)"
 
 
-def _counts(path: Path) -> bool:
-    return path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+def _counts(name: Path) -> bool:
+    """Caches of Python and of tools are no part of the package."""
+    return not any(part == "__pycache__" or part.startswith(".") for part in name.parts)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
