@@ -61,7 +61,6 @@ class Exchange:
         "inbound",
         "last_at",
         "meters",
-        "output_bytes",
         "paused",
         "phase",
         "plane",
@@ -94,7 +93,6 @@ class Exchange:
         self.held_seconds = 0.0
         self.content_at = 0.0
         self.status = 0
-        self.output_bytes = 0
         self.paused = client.paused
         self.relay: EventRelay | None = None
         self.usage: Usage | None = None
@@ -206,7 +204,6 @@ class Exchange:
         self.status = status
         if status < 400:
             self.usage = body_usage(body)
-        self.output_bytes = len(body)
         if self._head_sent:
             self._answer(head, body)
         else:
@@ -252,6 +249,26 @@ class Exchange:
             self._drop_upstream()
             self._failed(Fault.STATUS, 500, "the replica sent an error event before any content")
 
+    def on_chunk(self, chunk: bytes, start: int) -> None:
+        relay = self.relay
+        if relay is None or not self._chunked:
+            self.on_data(chunk[start:-2])
+            return
+        if chunk.startswith(relay.before, start) and chunk.endswith(relay.behind):
+            before, behind = relay.around
+            if b'"' not in chunk[start + before : behind]:
+                relay.events += 1
+            elif not relay.plain(chunk):
+                self.on_data(chunk[start:-2])
+                return
+        elif chunk[-4:-2] != b"\n\n" or not relay.plain(chunk, start):
+            self.on_data(chunk[start:-2])
+            return
+        now = self.plane.clock()
+        self.meters.inter_token.observe(now - self.last_at)
+        self.last_at = now
+        self.client.transport.write(chunk)
+
     def on_complete(self) -> None:
         self._upstream = None
         relay = self.relay
@@ -275,7 +292,6 @@ class Exchange:
         elif self._gathered is not None:
             body = b"".join(self._gathered)
             self.usage = body_usage(body) if self.status < 400 else None
-            self.output_bytes = len(body)
             self._answer(self._head, body)
             self._complete(failed=False)
         else:
@@ -388,7 +404,6 @@ class Exchange:
     # -- towards the client
 
     def _write(self, data: bytes) -> None:
-        self.output_bytes += len(data)
         self.written_at = self.last_at
         if self._chunked:
             self.client.write(b"%x\r\n%b\r\n" % (len(data), data))

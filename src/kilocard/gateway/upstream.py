@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: a response head larger than this is a fault of the replica
 MAX_HEAD = 64 * 1024
 _END = b"\r\n\r\n"
+#: sizes of chunks as engines write them; a larger or otherwise written one takes llhttp's way
+_SIZES = {b"%x" % size: size for size in range(1, 4096)}
 #: no response begins with it
 _NEVER = b"\x00"
 
@@ -32,6 +34,9 @@ class Receiver(Protocol):
         """Head, data and completion in one, where the whole response came in one read."""
 
     def on_data(self, data: bytes) -> None: ...
+    def on_chunk(self, chunk: bytes, start: int) -> None:
+        """on_data for `chunk[start:-2]`, as one whole chunk with its framing, which may be passed on as it is."""
+
     def on_complete(self) -> None: ...
     def on_fault(self, fault: Fault, detail: str) -> None: ...
     def on_stale(self) -> None:
@@ -73,7 +78,9 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_between",
         "_body",
+        "_chunk_ended",
         "_complete",
         "_got_bytes",
         "_head",
@@ -99,6 +106,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._need = 0  # bytes to come of a body with a length; -1: chunked or until the end of the connection
         self._body: list[bytes] = []
         self._complete = False
+        self._between = self._chunk_ended = False
         self._keep_alive = False
         self._got_bytes = False
         self._reused = False
@@ -143,6 +151,12 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         receiver = self.receiver
+        if self._between and receiver is not None:
+            edge = data.find(b"\r\n", 1, 6)
+            size = _SIZES.get(data[:edge])
+            if size is not None and len(data) == edge + size + 4 and data[-2:] == b"\r\n":
+                receiver.on_chunk(data, edge + 2)  # the usual piece of a stream: one read is one chunk
+                return
         if receiver is None:  # an idle connection has nothing to say (408 pages, stray bytes)
             self.transport.abort()
             return
@@ -213,6 +227,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._need = 0
         elif head.chunked:
             self._parser = parser
+            self._between = not rest
         else:
             self._keep_alive = False
         receiver.on_head(head, None)
@@ -236,6 +251,8 @@ class UpstreamConnection(asyncio.Protocol):
             except httptools.HttpParserError as error:
                 self._fail(f"the replica's answer is not valid HTTP: {error}")
                 return
+            # llhttp has whole chunks behind it and nothing of the next one: the next may pass by it
+            self._between = self._chunk_ended and data[-2:] == b"\r\n" and not self._complete
             body = self._body
             if body:
                 piece = body[0] if len(body) == 1 else b"".join(body)
@@ -265,6 +282,12 @@ class UpstreamConnection(asyncio.Protocol):
 
     # -- httptools
 
+    def on_chunk_header(self) -> None:
+        self._chunk_ended = False
+
+    def on_chunk_complete(self) -> None:
+        self._chunk_ended = True
+
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
 
@@ -281,6 +304,7 @@ class UpstreamConnection(asyncio.Protocol):
         """The response is whole: the connection is free for another request, or closed."""
         self.receiver = None
         self._parser = None
+        self._between = False
         if self._keep_alive and not self.transport.is_closing():
             self._reused = True
             if self._paused:
