@@ -52,6 +52,7 @@ class Stream(Whole):
         self._reason = reason
         self._offset = offset
         self._stall_after = stall_after
+        self._begun = False
         self._sent = 0
 
     def emit(self, count: int) -> None:
@@ -61,8 +62,11 @@ class Stream(Whole):
 
     def _send(self) -> None:
         reply = self._reply
+        if reply.finished:
+            return  # died on purpose in an earlier step; its cancellation comes in the loop's next turn
         try:
-            if not self._sent:
+            if not self._begun:
+                self._begun = True
                 role = self._answer.role()
                 if role:
                     reply.write_now(role)
