@@ -13,7 +13,8 @@ from pathlib import Path
 
 from benchmarks.soak.chaos import Chaos, plan
 from benchmarks.soak.clients import Client
-from benchmarks.soak.cluster import IDLE, TOTAL, Emulator, GatewayProcess
+from benchmarks.soak.cluster import IDLE, SLOTS, TOTAL, Emulator, GatewayProcess, complaints
+from benchmarks.soak.crowds import Crowds
 from benchmarks.soak.results import End, Results
 from benchmarks.soak.verdict import comes_to_rest, judge_counts, judge_memory, judge_requests, outcomes
 from benchmarks.soak.watch import Watch
@@ -56,13 +57,16 @@ async def _run(arguments: argparse.Namespace, emulators: list[Emulator], gateway
     files = gateway.files()
     results, watch = Results(), Watch(gateway)
     chaos = Chaos(emulators, plan(arguments.seed, len(emulators), seconds - 5.0))
-    clients = [
-        Client(number, arguments.seed, gateway.port, results, deadline=TOTAL + MARGIN, idle=IDLE)
-        for number in range(arguments.clients)
-    ]
+
+    def client(number: int) -> Client:
+        return Client(number, arguments.seed, gateway.port, results, deadline=TOTAL + MARGIN, idle=IDLE)
+
+    clients = [client(number) for number in range(arguments.clients)]
+    crowds = Crowds(arguments.seed, SLOTS * len(emulators), client)
     stopping = asyncio.Event()
     watching = asyncio.create_task(watch.run())
-    running = [asyncio.create_task(client.run(stopping)) for client in clients]
+    running = [asyncio.create_task(one.run(stopping)) for one in clients]
+    running.append(asyncio.create_task(crowds.run(stopping)))
     breaking = asyncio.create_task(chaos.run())
     began = time.monotonic()
     print(f"gateway {gateway.child.pid}, {len(emulators)} replicas, {len(clients)} clients, {seconds:.0f} s")
@@ -85,12 +89,13 @@ async def _run(arguments: argparse.Namespace, emulators: list[Emulator], gateway
     cpu = gateway.cpu_seconds()
     code = await gateway.stop()
 
-    fine, violations = judge_requests(results, chaos, watch)
+    fine, violations = judge_requests(results, chaos, crowds, watch)
     violations += [f"client {index} is stuck" for index, task in enumerate(running) if task in stuck]
     violations += left + watch.violations + judge_counts(results, counted)
     growth, span, flat = judge_memory(watch, min(90.0, seconds / 3))
     violations += flat
-    violations += [f"the gateway's log: {line}" for line in gateway.complaints()]
+    violations += [f"the gateway's log: {line}" for line in complaints(gateway.child)]
+    violations += [f"emulator {one.number}'s log: {line}" for one in emulators for line in complaints(one.child)]
     if code:
         violations.append(f"the gateway's exit code is {code}")
     _table(results, counted, fine, chaos, watch)
@@ -100,9 +105,12 @@ async def _run(arguments: argparse.Namespace, emulators: list[Emulator], gateway
     memory = [sample.memory_kib for sample in watch.samples]
     if arguments.logs is not None:
         rows = (
-            f"{s.at - began:.1f},{s.memory_kib},{s.files},{s.in_flight},{s.held},{s.connections}" for s in watch.samples
+            f"{s.at - began:.1f},{s.memory_kib},{s.files},{s.in_flight},{s.held},{s.connections},{s.budget:.1f}"
+            for s in watch.samples
         )
-        (arguments.logs / "samples.csv").write_text("\n".join(["s,kib,files,in_flight,held,connections", *rows, ""]))
+        (arguments.logs / "samples.csv").write_text(
+            "\n".join(["s,kib,files,in_flight,held,connections,retries", *rows, ""])
+        )
     print(f"memory: {memory[0]} KiB at the start, {max(memory)} at most, {memory[-1]} at the end; "
           f"{growth:+.0f} KiB a minute over the last {span:.0f} s")  # fmt: skip
     print(f"\n{len(violations)} violations" if violations else "\nno violation")
@@ -135,6 +143,7 @@ def _table(results: Results, counted: Counter[str], fine: Counter[str], chaos: C
     print("failures that are legitimate:")
     for why, count in fine.most_common():
         print(f"  {count:5} {why}")
+    print(f"most held at once: {max(sample.held for sample in watch.samples)}")
     print(f"pauses of this machine over 0.5 s: {len(watch.pauses)}; least retry budget: "
           f"{min(sample.budget for sample in watch.samples):.0f}")  # fmt: skip
 

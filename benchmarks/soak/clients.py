@@ -24,7 +24,6 @@ class Client:
         self.results = results
         self.deadline = deadline
         self.idle = idle
-        self.busy_since: float | None = None
         self._connection: Connection | None = None
         self._scenarios: list[tuple[Callable[[], Awaitable[None]], int]] = [
             (self.plain, 26),
@@ -43,13 +42,19 @@ class Client:
         scenarios, weights = zip(*self._scenarios, strict=True)
         while not stopping.is_set():
             scenario = self.rng.choices(scenarios, weights)[0]
-            self.busy_since = time.monotonic()
             await scenario()
-            self.busy_since = None
             if self.rng.random() < 0.3:
                 self._close()
             await asyncio.sleep(self.rng.expovariate(4.0))
         self._close()
+
+    async def once(self) -> None:
+        """One request of a crowd; a third of them lose patience, most of these while they are held."""
+        await asyncio.sleep(self.rng.random() * 0.3)
+        body = self._chat(stream=self.rng.random() < 0.7, tokens=60)
+        patience = self.rng.random() * 3.0 if self.rng.random() < 0.3 else None
+        await self._ask("in a crowd", post(body), body, patience=patience)
+        self._close(reset=self.rng.random() < 0.5)
 
     # -- scenarios
 
@@ -73,13 +78,12 @@ class Client:
         self._close()
 
     async def small_routes(self) -> None:
-        path, body = self.rng.choice(
-            [
-                ("/v1/embeddings", {"model": MODEL, "input": ["a", "b"]}),
-                ("/tokenize", {"model": MODEL, "prompt": "x" * self.rng.randrange(1, 3000)}),
-                ("/v1/completions", {"model": MODEL, "prompt": "x", "max_tokens": 4}),
-            ]
-        )
+        routes: list[tuple[str, dict[str, Any]]] = [
+            ("/v1/embeddings", {"model": MODEL, "input": ["a", "b"]}),
+            ("/tokenize", {"model": MODEL, "prompt": "x" * self.rng.randrange(1, 3000)}),
+            ("/v1/completions", {"model": MODEL, "prompt": "x", "max_tokens": 4}),
+        ]
+        path, body = self.rng.choice(routes)
         await self._ask(path, post(body, path))
 
     async def large_answer(self) -> None:

@@ -22,6 +22,8 @@ from kilocard.net.client import fetch
 CONNECT, FIRST_TOKEN, IDLE, TOTAL, CLIENT_IDLE, HOLD = 1.0, 3.0, 2.0, 20.0, 3.0, 5.0
 #: attempts that one request has, each on another replica
 ATTEMPTS = 3
+#: sequences that one replica runs at once; more wait in the gateway
+SLOTS = 12
 
 _FILE = """
 gateway:
@@ -41,6 +43,7 @@ models:
 pools:
   replicas:
     engine: vllm
+    args: {{max-num-seqs: {slots}}}
     endpoints: [{endpoints}]
 tenants:
   soak: {{keys: ["sha256:{digest}"]}}
@@ -55,7 +58,7 @@ class Emulator:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._argv = [sys.executable, "-m", "kilocard.emulator", "--port", str(self.port), "--model", MODEL]
-        self._argv += ["--speed", "4", "--max-num-seqs", "24", "--seed", str(seed + number)]
+        self._argv += ["--speed", "4", "--max-num-seqs", str(SLOTS), "--seed", str(seed + number)]
         self._log = folder / f"emulator-{number}.log"
         self.child = self._start()
 
@@ -112,6 +115,7 @@ class GatewayProcess:
             _FILE.format(
                 port=self.port, admin=self.admin_port, connect=CONNECT, first_token=FIRST_TOKEN, idle=IDLE, total=TOTAL,
                 header=MAX_HEAD, body=MAX_BODY, client_idle=CLIENT_IDLE, hold=HOLD, attempts=ATTEMPTS, model=MODEL,
+                slots=SLOTS,
                 endpoints=", ".join(f'"{one.url}"' for one in emulators),
                 digest=hashlib.sha256(KEY.encode()).hexdigest(),
             )
@@ -157,8 +161,9 @@ class GatewayProcess:
         self.child.stop()
         return code
 
-    def complaints(self) -> list[str]:
-        """Lines of its log that no run should have."""
-        signs = ("Traceback", "Error:", "exception", "CRITICAL", "ERROR")
-        lines = self.child.log.read_text(errors="replace").splitlines()
-        return [line for line in lines if any(sign in line for sign in signs)]
+
+def complaints(child: Child) -> list[str]:
+    """Lines of its log that no run should have."""
+    signs = ("Traceback", "Error:", "xception", "CRITICAL", "ERROR", "never retrieved")
+    lines = child.log.read_text(errors="replace").splitlines()
+    return [line for line in lines if any(sign in line for sign in signs)]

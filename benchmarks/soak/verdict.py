@@ -9,6 +9,7 @@ from collections import Counter
 
 from benchmarks.soak.chaos import MILD, Chaos
 from benchmarks.soak.cluster import ATTEMPTS, Emulator, GatewayProcess
+from benchmarks.soak.crowds import Crowds
 from benchmarks.soak.results import Accepted, End, Result, Results
 from benchmarks.soak.watch import Watch, slope
 
@@ -17,15 +18,21 @@ assert MILD < ATTEMPTS
 #: KiB a minute that count as flat: allocators breathe, leaks don't stop. A leak of one 1 KiB object for each request of
 #: this load would be 5,000
 FLAT = 256.0
+#: retries in the budget that may be gone between two looks at it
+LITTLE = 5.0
 #: seconds of samples that a slope needs
 FIT = 150.0
 
 
-def explain(result: Result, chaos: Chaos, watch: Watch) -> str | None:
+#: the gateway's words for "no room", and what a full replica does to a first token
+NO_ROOM = {"hold_timeout", "hold_full", "first_token_timeout"}
+
+
+def explain(result: Result, chaos: Chaos, crowds: Crowds, watch: Watch) -> str | None:
     """Why an end that is no answer is legitimate; None: it is not.
 
     A request that has sent no content goes on to another replica, up to three in all. So it may fail only where three
-    replicas were ill in its time, or the budget of retries was used up, or the machine stood still.
+    replicas were ill in its time, the budget of retries was used up, a crowd took all room, or the machine stood still.
     """
     if result.end in (End.STUCK, End.WRONG):
         return None
@@ -39,21 +46,26 @@ def explain(result: Result, chaos: Chaos, watch: Watch) -> str | None:
         return "its replica fell ill in mid-stream" if ill else None
     if len(ill) >= ATTEMPTS:
         return "as many replicas ill as it has attempts"
-    if ill and watch.least_budget(result.started, result.ended) < 2.0:
+    if result.code in NO_ROOM and crowds.felt(result.started, result.ended):
+        return "a crowd took all room"
+    if ill and watch.least_budget(result.started, result.ended) < LITTLE:
         return "no retries left in the budget"
     if watch.paused(result.started, result.ended):
         return "the machine stood still"
     return None
 
 
-def judge_requests(results: Results, chaos: Chaos, watch: Watch) -> tuple[Counter[str], list[str]]:
+def judge_requests(results: Results, chaos: Chaos, crowds: Crowds, watch: Watch) -> tuple[Counter[str], list[str]]:
     """Legitimate failures by reason, and the others in full."""
     fine: Counter[str] = Counter()
     violations = []
     for result in results.suspects:
-        why = explain(result, chaos, watch)
+        why = explain(result, chaos, crowds, watch)
         if why is None:
-            violations.append(f"{result}; ill: {chaos.ill(result.started, result.ended)}")
+            ill = chaos.ill(result.started, result.ended)
+            violations.append(
+                f"{result}; ill: {ill}; retries left: {watch.least_budget(result.started, result.ended):.0f}"
+            )
         else:
             code = result.code or str(result.status) or result.end
             fine[f"{code}{' after content' if result.content else ''}: {why}"] += 1
@@ -102,7 +114,12 @@ async def _not_at_rest(gateway: GatewayProcess, emulators: list[Emulator], files
         if now[name]
     ]
     left += [f"{one['id']}: in_flight is {one['in_flight']}" for one in state["replicas"] if one["in_flight"]]
-    left += [f"{one['id']}: state is {one['state']}" for one in state["replicas"] if one["state"] != "ready"]
+    # Half open: the next request is its trial, and there is none any more.
+    left += [
+        f"{one['id']}: state is {one['state']}"
+        for one in state["replicas"]
+        if one["state"] not in ("ready", "slow_start", "half_open")
+    ]
     for emulator in emulators:
         stats = await emulator.stats()
         left += [

@@ -64,7 +64,7 @@ class Watch:
                     gateway["connections"], budget,
                 )
             )  # fmt: skip
-            await asyncio.sleep(max(0.0, asked + 0.5 - time.monotonic()))
+            await asyncio.sleep(max(0.0, asked + 0.25 - time.monotonic()))
 
     async def _feel(self) -> None:
         while True:
@@ -78,7 +78,7 @@ class Watch:
         return any(begin <= until and end >= since for begin, end in self.pauses)
 
     def least_budget(self, since: float, until: float) -> float:
-        """Retries that were left in that time at the least (looked at twice a second)."""
+        """Retries that were left in that time at the least (looked at four times a second)."""
         return min((s.budget for s in self.samples if since - 1.0 <= s.at <= until + 1.0), default=float("inf"))
 
 

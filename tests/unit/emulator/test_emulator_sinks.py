@@ -1,4 +1,4 @@
-"""Streams that end early on purpose. Several steps may run before the loop cancels the request that died in the first."""
+"""Streams that end early on purpose. Steps may still run before the loop cancels the request that died in one."""
 
 from __future__ import annotations
 
