@@ -8,6 +8,7 @@ import typer
 
 from kilocard.cli import gateway, schema, status, up, version
 from kilocard.cli.emulate import emulate
+from kilocard.cli.keys import app as keys
 from kilocard.cli.model import app as model
 from kilocard.core.errors import KilocardError
 
@@ -32,6 +33,7 @@ app.command()(gateway.gateway)
 app.command()(emulate)
 app.command()(status.status)
 app.add_typer(model, name="model")
+app.add_typer(keys, name="keys")
 app.command()(schema.schema)
 app.command()(version.version)
 

@@ -80,7 +80,9 @@ async def _main(spec: ClusterSpec, stopping: running.Stopping) -> None:
             news.result()
     finally:
         news.cancel()
-        notes.print("Draining: running requests finish, then the engines stop (Ctrl-C again ends at once) …")
+        notes.print(
+            "Draining: running requests finish, then the engines stop. Ctrl-C again ends at once.", soft_wrap=True
+        )
         await one.stop()
 
 

@@ -27,6 +27,8 @@ from kilocard.spec.model import ModelSpec
 NOTHING: tuple[Instruction, ...] = ()
 #: faults that say nothing about the replica
 BLAMELESS = frozenset({Fault.TOTAL})
+#: a full queue is no failure either: another replica may have room, and this one is at work
+TOO_MANY = 429
 
 
 class Dispatcher:
@@ -209,7 +211,7 @@ class Dispatcher:
     # --- failure
 
     def _failed(self, event: ev.Failed) -> Sequence[Instruction]:
-        now, id, fault, _, detail = event
+        now, id, fault, status, detail = event
         request = self._requests.get(id)
         if request is None:
             self.stats.late_events += 1
@@ -219,7 +221,7 @@ class Dispatcher:
         if replica is None:
             return (self._room.time_out(now, request),)
         content = not request.pending
-        if fault in BLAMELESS:
+        if fault in BLAMELESS or status == TOO_MANY:
             if request.trial:
                 self.fleet.trial_void(replica)
         else:

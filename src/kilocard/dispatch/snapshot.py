@@ -133,6 +133,6 @@ def state_of(replica: Replica) -> tuple[str, str]:
         return "slow_start", f"at most {replica.limit:.0f} requests for now"
     if not replica.listed:
         return "full", f"{replica.in_flight} requests, at its bound"
-    if replica.handicap:
+    if replica.handicap and health.consecutive >= replica.pool.spec.eject.consecutive:
         return "ready", f"{health.consecutive} failures in a row, but too few others are left to eject it"
     return "ready", ""

@@ -212,8 +212,8 @@ class ClientConnection(asyncio.Protocol):
                 % (block, self._request_id, len(body), self._connection_header(), body)
             )
 
-    def write_error(self, error: KilocardError, body: bytes) -> None:
-        block = status_line(error.http_status) + b"content-type: application/json\r\n"
+    def write_error(self, error: KilocardError, body: bytes, headers: bytes = b"") -> None:
+        block = status_line(error.http_status) + b"content-type: application/json\r\n" + headers
         if error.retry_after is not None:
             block += b"retry-after: %d\r\n" % max(1, round(error.retry_after))
         self.write_whole(block, body)

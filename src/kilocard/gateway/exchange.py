@@ -11,6 +11,7 @@ in callbacks on one thread: state is read and written in one step, with no await
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError
@@ -18,7 +19,7 @@ from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finishe
 from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
 from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.failure import error_body, error_event
-from kilocard.wire.relay import EventRelay
+from kilocard.wire.relay import EventRelay, is_text
 
 if TYPE_CHECKING:
     from kilocard.dispatch.instructions import Send
@@ -43,6 +44,7 @@ class Exchange:
 
     __slots__ = (
         "_chunked",
+        "_clock",
         "_failed_answer",
         "_gathered",
         "_gathered_bytes",
@@ -50,12 +52,15 @@ class Exchange:
         "_head_sent",
         "_last_fault",
         "_length",
+        "_observe",
+        "_pass_on",
         "_task",
         "_upstream",
         "arrived",
         "client",
         "content_at",
         "deadline",
+        "events",
         "held_seconds",
         "id",
         "inbound",
@@ -102,6 +107,12 @@ class Exchange:
         self._length: int | None = None
         self._head_sent = False
         self._chunked = False
+        #: writes a whole chunk of a stream to the client as it came; None while chunks have to be looked into
+        self._pass_on: Callable[[bytes], None] | None = None
+        self._clock = plane.clock
+        self._observe = meters.inter_token.observe
+        #: events that passed by the relay
+        self.events = 0
         #: pieces of a body that is not passed on yet; None: bytes go straight to the client
         self._gathered: list[bytes] | None = None
         self._gathered_bytes = 0
@@ -130,7 +141,10 @@ class Exchange:
         if self.phase == DONE:
             return
         answer = self._failed_answer
-        if answer is not None and not self._head_sent and answer[0].status != 429:
+        if answer is not None and answer[0].status == 429:
+            # The engines' queues are full: our capacity, not the client's quota.
+            error = CapacityError("Every replica's own queue is full.", code="engine_queue_full", retry_after=2.0)
+        elif answer is not None and not self._head_sent:
             self._answer(*answer)
             self._end("upstream_error")
             return
@@ -243,6 +257,8 @@ class Exchange:
         elif self.phase == WAITING:
             self._first_content(now)
         self.last_at = now
+        if relay is not None and self._chunked:
+            self._pass_on = self.client.transport.write if relay.steady else None
         if data:
             self._write(data)
         elif relay is not None and relay.error and not relay.content:
@@ -250,24 +266,15 @@ class Exchange:
             self._failed(Fault.STATUS, 500, "the replica sent an error event before any content")
 
     def on_chunk(self, chunk: bytes, start: int) -> None:
-        relay = self.relay
-        if relay is None or not self._chunked:
+        write = self._pass_on
+        if write is None or chunk[-4:-2] != b"\n\n" or len(chunk) < 40 or not is_text(chunk, start):
             self.on_data(chunk[start:-2])
             return
-        if chunk.startswith(relay.before, start) and chunk.endswith(relay.behind):
-            before, behind = relay.around
-            if b'"' not in chunk[start + before : behind]:
-                relay.events += 1
-            elif not relay.plain(chunk):
-                self.on_data(chunk[start:-2])
-                return
-        elif chunk[-4:-2] != b"\n\n" or not relay.plain(chunk, start):
-            self.on_data(chunk[start:-2])
-            return
-        now = self.plane.clock()
-        self.meters.inter_token.observe(now - self.last_at)
+        now = self._clock()
+        self._observe(now - self.last_at)
         self.last_at = now
-        self.client.transport.write(chunk)
+        self.events += 1
+        write(chunk)
 
     def on_complete(self) -> None:
         self._upstream = None
@@ -317,10 +324,17 @@ class Exchange:
             return
         self._drop_upstream()
         relay = self.relay
+        now = self.plane.clock()
+        self.phase = DONE
         if relay is not None:
             self.usage = relay.usage
-        self.phase = DONE
-        self.plane.tell(Abandoned(self.plane.clock(), self.id))
+            if relay.done:  # it had all that it came for, only not the end of the framing
+                self.plane.tell(
+                    Finished(now, self.id, self.status, None if relay.usage is None else relay.usage.output)
+                )
+                self._end("ok")
+                return
+        self.plane.tell(Abandoned(now, self.id))
         self._end("client_gone")
 
     def client_paused(self, paused: bool) -> None:
@@ -339,7 +353,7 @@ class Exchange:
             if self.phase != HELD:  # the dispatcher watches what it holds
                 self._time_out(Fault.TOTAL, f"not finished within {timeouts.total:g} s")
         elif self.phase == WAITING:
-            limit = timeouts.first_token + timeouts.first_token_per_prompt_token * self.inbound.prompt_tokens
+            limit = self.inbound.first_token_limit(timeouts)
             if now - self.sent_at > limit:
                 self._time_out(Fault.FIRST_TOKEN, f"no first token within {limit:.1f} s")
         elif self.phase == STREAMING and now - self.last_at > timeouts.idle:

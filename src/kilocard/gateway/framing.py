@@ -65,7 +65,7 @@ class RequestFramer:
         self._raw = b""  # a head that is not whole yet
         self._head: RequestHead | None = None  # not None: its body is being read
         self._need = 0
-        self._body: list[bytes] = []
+        self._body = bytearray()  # one buffer: pieces in a list would cost 30 bytes each, and a piece may be one byte
         self._chunked = False
         self._complete = False
         self._overrun = False
@@ -190,20 +190,21 @@ class RequestFramer:
             if self._complete:
                 if self._overrun:  # pipelining behind a chunked body: the edge is not known, so this was the last
                     self._keep_alive = False
-                self._arrive(head, b"".join(self._body))
+                self._arrive(head, bytes(self._body))
             return b""
         piece = data if len(data) <= self._need else data[: self._need]
         self._need -= len(piece)
-        self._body.append(piece)
+        self._body += piece
         self.body_bytes += len(piece)
         if not self._need:
-            self._arrive(head, b"".join(self._body))
+            self._arrive(head, bytes(self._body))
         return data[len(piece) :]
 
     def _arrive(self, head: RequestHead, body: bytes) -> None:
         self._head = self._parser = None
+        self.expects_continue = False
         if self._body:
-            self._body = []
+            self._body = bytearray()
             self.body_bytes = 0
         self.arrivals.append(
             Arrival(self._method, self._path, self._query, head, body, self._keep_alive, self._version)
@@ -231,7 +232,7 @@ class RequestFramer:
 
     def on_body(self, body: bytes) -> None:
         if not self._complete:
-            self._body.append(body)
+            self._body += body
             self.body_bytes += len(body)
 
     def on_message_complete(self) -> None:

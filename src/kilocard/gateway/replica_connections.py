@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from kilocard.core.errors import UpstreamError, UpstreamTimeout
-from kilocard.gateway.upstream import HeadMemo, UpstreamConnection
+from kilocard.gateway.head_memo import HeadMemo
+from kilocard.gateway.upstream import UpstreamConnection
 
 #: an idle connection lives this long at most: less than the 5 s after which engines (uvicorn) close theirs
 IDLE_SECONDS = 3.0

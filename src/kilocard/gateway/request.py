@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kilocard.core.errors import ClientError
 from kilocard.gateway.framing import Arrival
 from kilocard.gateway.routes import Route
+from kilocard.spec.model import Timeouts
 from kilocard.wire import edit, multipart, tokens
 from kilocard.wire.peek import peek
 
@@ -20,6 +21,7 @@ class Inbound:
     __slots__ = (
         "_field",
         "_has_options",
+        "_limited",
         "_wants_usage",
         "body",
         "head",
@@ -55,6 +57,7 @@ class Inbound:
             self.output_tokens = seen.output_tokens
             self._wants_usage = seen.wants_usage
             self._has_options = seen.has_stream_options
+            self._limited = seen.limited
         #: the model that was asked for by name; None: the client left it out
         self.named = model
         self.model = model or ""
@@ -62,13 +65,24 @@ class Inbound:
     def _read_form(self) -> str | None:
         if not self.head.content_type.lower().startswith(b"multipart/form-data"):
             raise ClientError(f"{self.route.path} takes multipart/form-data.", code="unsupported_content_type")
-        self._wants_usage = self._has_options = False
+        self._wants_usage = self._has_options = self._limited = False
         self.output_tokens = tokens.DEFAULT_OUTPUT_TOKENS
         mark = multipart.boundary(self.head.content_type)
         flag = multipart.find(self.body, mark, b"stream")
         self.stream = flag is not None and flag.value.strip().lower() == b"true"
         self._field = multipart.find(self.body, mark, b"model")
         return None if self._field is None else self._field.value.decode("utf-8", "replace")
+
+    def first_token_limit(self, timeouts: Timeouts) -> float:
+        """Seconds until the first byte of an answer has to come.
+
+        An answer that is not streamed comes when its last token is made, so its tokens are added; where nobody said how
+        many they may be, only the total time-out is left.
+        """
+        limit = timeouts.first_token + timeouts.first_token_per_prompt_token * self.prompt_tokens
+        if self.stream or not self.route.generates:
+            return limit
+        return limit + timeouts.per_output_token * self.output_tokens if self._limited else timeouts.total
 
     def for_replica(self, target: Target, upstream_id: bytes) -> tuple[bytes, bytes]:
         """Head and body for one replica: its name for the model, usage asked for, our own request id."""

@@ -18,6 +18,8 @@ class Route(NamedTuple):
     usage_option: bool = False
     #: errors in Anthropic's shape
     anthropic: bool = False
+    #: an answer takes as long as it is
+    generates: bool = False
 
 
 def _post(path: str, **more: bool) -> Route:
@@ -26,15 +28,16 @@ def _post(path: str, **more: bool) -> Route:
 
 def _table() -> dict[bytes, Route]:
     plain = (
-        "/v1/embeddings /v1/responses /v1/rerank /v2/rerank /rerank /v1/score /score /v1/moderations"
-        " /v1/audio/speech /v1/images/generations /tokenize /detokenize /v1/tokenize /v1/detokenize /pooling"
-        " /classify /v1/classify /v1/pooling"
+        "/v1/embeddings /v1/rerank /v2/rerank /rerank /v1/score /score /v1/moderations /tokenize /detokenize"
+        " /v1/tokenize /v1/detokenize /pooling /classify /v1/classify /v1/pooling"
     )
     routes = [_post(path) for path in plain.split()]
-    routes += [_post(path, usage_option=True) for path in ("/v1/chat/completions", "/v1/completions")]
-    routes += [_post(path, anthropic=True) for path in ("/v1/messages", "/v1/messages/count_tokens")]
+    routes += [_post(path, generates=True) for path in ("/v1/responses", "/v1/audio/speech", "/v1/images/generations")]
+    routes += [_post(path, usage_option=True, generates=True) for path in ("/v1/chat/completions", "/v1/completions")]
+    routes += [_post("/v1/messages", anthropic=True, generates=True)]
+    routes += [_post("/v1/messages/count_tokens", anthropic=True)]
     routes += [
-        _post(path, multipart=True)
+        _post(path, multipart=True, generates=True)
         for path in ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/images/edits")
     ]
     return {route.path.encode(): route for route in routes}

@@ -14,6 +14,7 @@ from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.engines.registry import engine
 from kilocard.gateway.admin import Admin
+from kilocard.gateway.admission import Admission
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.state import FleetMeters
@@ -30,7 +31,8 @@ log = logging.getLogger("kilocard.gateway")
 class Gateway:
     """One gateway process.
 
-    `sources` report where replicas are; a backend may call `apply` itself. `describe` gives what a backend knows of
+    `sources` report where replicas are; they are let in once they answer. A backend, which knows that its replicas
+    are ready, calls `apply` itself. `describe` gives what a backend knows of
     its replicas for /state. Ports may be 0: `port` and `admin_port` say what was got.
     """
 
@@ -56,6 +58,7 @@ class Gateway:
         self.port = 0
         self.admin_port = 0
         self._sources = sources
+        self._admission = Admission(spec, self.apply)
         self._listener: asyncio.Server | None = None
         self._admin = Server(Admin(self.plane, describe), idle_timeout=30.0)
 
@@ -89,14 +92,15 @@ class Gateway:
             raise
         self.plane.start()
         self._poller.start()
+        self._admission.start()
         for source in self._sources:
-            source.start(self.apply)
+            source.start(self._admission.apply)
 
     async def stop(self) -> None:
         """Fail readiness, keep serving for shutdown_delay, refuse new connections, let requests finish, end."""
         plane, gateway = self.plane, self.spec.gateway
         plane.draining = True
-        if gateway.shutdown_delay and plane.exchanges:
+        if gateway.shutdown_delay:
             await asyncio.sleep(gateway.shutdown_delay)
         if self._listener is not None:
             self._listener.close()
@@ -113,6 +117,7 @@ class Gateway:
             log.warning("%d request(s) did not finish within %g s and are ended", len(plane.exchanges), gateway.drain)
         for source in self._sources:
             await source.close()
+        await self._admission.close()
         await self._poller.close()
         await plane.close()
         await self._admin.close(grace=1.0)

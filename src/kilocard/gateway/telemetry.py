@@ -78,7 +78,7 @@ class Telemetry:
         elif relay is not None:
             # The client left before the usage chunk: one event is about one token.
             meters.prompt_tokens.value += exchange.inbound.prompt_tokens
-            meters.generation_tokens.value += relay.events
+            meters.generation_tokens.value += relay.events + exchange.events
 
     def failed(self, fault: str) -> None:
         """An attempt failed and goes on to another replica."""

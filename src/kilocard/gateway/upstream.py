@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import httptools
 
 from kilocard.dispatch.events import Fault
-from kilocard.gateway.heads import MAX_DIGITS, ResponseHead, around_length, read_response_head
+from kilocard.gateway.heads import ResponseHead, read_response_head
 
 if TYPE_CHECKING:
     from kilocard.gateway.replica_connections import ReplicaConnections
@@ -22,8 +22,6 @@ MAX_HEAD = 64 * 1024
 _END = b"\r\n\r\n"
 #: sizes of chunks as engines write them; a larger or otherwise written one takes llhttp's way
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}
-#: no response begins with it
-_NEVER = b"\x00"
 
 
 class Receiver(Protocol):
@@ -41,34 +39,6 @@ class Receiver(Protocol):
     def on_fault(self, fault: Fault, detail: str) -> None: ...
     def on_stale(self) -> None:
         """A reused connection was closed before any byte of the response: repeat on a fresh one."""
-
-
-class HeadMemo:
-    """The last head with a length that a replica's connections found good: its next one is mostly the same."""
-
-    __slots__ = ("before", "behind", "head", "keep_alive")
-
-    def __init__(self) -> None:
-        self.before = _NEVER
-        self.behind = b""
-        self.head = ResponseHead(0, b"", b"", False, False, False, False)
-        self.keep_alive = False
-
-    def remember(self, raw: bytes, head: ResponseHead) -> None:
-        around = around_length(raw)
-        self.before, self.behind = (_NEVER, b"") if around is None else around
-        self.head = head
-        self.keep_alive = not head.close
-
-    def body(self, data: bytes) -> bytes | None:
-        """The body, if `data` (which starts with `before`) is a whole response with that head and nothing more."""
-        end = data.find(_END, len(self.before))
-        edge = end - len(self.behind)
-        digits = data[len(self.before) : edge]
-        if end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != self.behind:
-            return None
-        body = data[end + 4 :]
-        return body if len(body) == int(digits) else None
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -249,8 +219,10 @@ class UpstreamConnection(asyncio.Protocol):
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserError as error:
-                self._fail(f"the replica's answer is not valid HTTP: {error}")
-                return
+                if not self._complete:
+                    self._fail(f"the replica's answer is not valid HTTP: {error}")
+                    return
+                self._keep_alive = False  # the response is whole; what is behind it is nobody's
             # llhttp has whole chunks behind it and nothing of the next one: the next may pass by it
             self._between = self._chunk_ended and data[-2:] == b"\r\n" and not self._complete
             body = self._body
@@ -282,6 +254,10 @@ class UpstreamConnection(asyncio.Protocol):
 
     # -- httptools
 
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self._keep_alive = False
+
     def on_chunk_header(self) -> None:
         self._chunk_ended = False
 
@@ -289,7 +265,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._chunk_ended = True
 
     def on_body(self, body: bytes) -> None:
-        self._body.append(body)
+        if not self._complete:
+            self._body.append(body)
 
     def on_message_complete(self) -> None:
         self._complete = True

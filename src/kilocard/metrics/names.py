@@ -20,7 +20,6 @@ TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5
 ITL_BUCKETS = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
 E2E_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 HOLD_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-SCRAPE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,8 @@ class Metric:
 
 REQUESTS = Metric(
     "kilocard_requests_total", "counter",
-    "Requests that ended, by outcome (ok, refused, failed, cancelled, …).", ("model", "pool", "outcome"),
+    "Requests that ended, by outcome: ok, client_error, client_gone, refused, timeout, upstream_error.",
+    ("model", "pool", "outcome"),
 )  # fmt: skip
 TTFT = Metric(
     "kilocard_time_to_first_token_seconds", "histogram",
@@ -62,24 +62,27 @@ REPLICA_IN_FLIGHT = Metric(
     "kilocard_replica_in_flight", "gauge", "Requests of this gateway on the replica now.", ("pool", "replica")
 )
 REPLICA_RUNNING = Metric(
-    "kilocard_replica_running", "gauge", "Running requests, as the replica last said.", ("pool", "replica")
+    "kilocard_replica_running", "gauge", "Requests that run there, as we estimate it now.", ("pool", "replica")
 )
 REPLICA_WAITING = Metric(
-    "kilocard_replica_waiting", "gauge", "Requests in the replica's own queue, as it last said.", ("pool", "replica")
+    "kilocard_replica_waiting",
+    "gauge",
+    "Requests in the replica's own queue, as we estimate it now.",
+    ("pool", "replica"),
 )
 REPLICA_KV_USAGE = Metric(
     "kilocard_replica_kv_usage", "gauge", "Share of the KV cache in use, 0 to 1.", ("pool", "replica")
 )
 REPLICA_STATE = Metric(
-    "kilocard_replica_state", "gauge", "1 for the state that the replica is in, else 0.", ("pool", "replica", "state")
+    "kilocard_replica_state",
+    "gauge",
+    "1 for the state that the replica is in; other states have no series.",
+    ("pool", "replica", "state"),
 )
 REPLICA_SAMPLE_AGE = Metric(
     "kilocard_replica_sample_age_seconds", "gauge", "Age of the replica's last load reading.", ("pool", "replica")
 )
 DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by reason.", ("reason",))
-SCRAPE_DURATION = Metric(
-    "kilocard_scrape_duration_seconds", "histogram", "Time to fetch one replica's metrics page.", (), SCRAPE_BUCKETS
-)
 SCRAPE_FAILURES = Metric("kilocard_scrape_failures_total", "counter", "Scrapes that gave no load reading.", ("pool",))
 OPEN_CONNECTIONS = Metric("kilocard_open_connections", "gauge", "Client connections that are open.")
 BUFFERED_BYTES = Metric("kilocard_buffered_bytes", "gauge", "Bytes of bodies and responses held in memory.")
@@ -90,5 +93,5 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
-    DECISIONS, SCRAPE_DURATION, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, BUILD_INFO,
+    DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, BUILD_INFO,
 )  # fmt: skip

@@ -19,6 +19,8 @@ class Timeouts:
     #: first token: base + per_prompt_token × prompt tokens
     first_token: float = 120.0
     first_token_per_prompt_token: float = 0.002
+    #: added to first_token for each token that an answer may have which is not streamed
+    per_output_token: float = 0.1
     #: between two pieces of one response
     idle: float = 60.0
     total: float = 1800.0

@@ -15,6 +15,12 @@ TIMEOUTS = Section(
         Key("connect", SOME_TIME, "Opening a connection to a replica."),
         Key("first_token", SOME_TIME, "From sending the request to the first content, for an empty prompt."),
         Key("first_token_per_prompt_token", DURATION, "Added to `first_token` for each prompt token."),
+        Key(
+            "per_output_token",
+            DURATION,
+            "Added to `first_token` for each token that an answer may have which is not streamed: it comes as a whole. "
+            "Where the request sets no limit, only `total` bounds it.",
+        ),
         Key("idle", SOME_TIME, "Between two pieces of one response."),
         Key("total", SOME_TIME, "The whole request, waiting in the gateway included."),
     ),

@@ -31,9 +31,11 @@ def with_usage(body: bytes, has_options: bool) -> bytes:
         comma = b"" if rest.lstrip()[:1] == b"}" else b","
         return body[:start] + _INCLUDE_USAGE + comma + rest
     raw = _decode(body)["stream_options"]
-    try:
-        options: dict[str, object] = dict(_options(raw))
-    except msgspec.DecodeError:
-        return body  # null or of the wrong type: the engine shall say what it thinks of that
+    options: dict[str, object] = {}
+    if bytes(raw) != b"null":
+        try:
+            options.update(_options(raw))
+        except msgspec.DecodeError:
+            return body  # of the wrong type: the engine shall say what it thinks of that
     options["include_usage"] = _TRUE
     return edit(body, {"stream_options": options})

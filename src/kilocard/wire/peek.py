@@ -20,13 +20,15 @@ class Peek(msgspec.Struct, frozen=True, gc=False):
     wants_usage: bool
     #: stream_options is in the body, so injecting means editing it
     has_stream_options: bool
+    #: output_tokens is the client's own limit
+    limited: bool
 
 
 class _Body(msgspec.Struct):
     # Any: engines accept more than the API says ("stream": 1, null …); only what we act on is checked, below.
     model: Any = None
     stream: Any = None
-    stream_options: Any = None
+    stream_options: Any = msgspec.UNSET  # told apart from null: both mean none, but only one is in the body
     max_tokens: Any = None
     max_completion_tokens: Any = None
     max_output_tokens: Any = None
@@ -52,7 +54,7 @@ def peek(body: bytes) -> Peek:
         raise ClientError("'model' must be a non-empty string.", code="invalid_model", param="model")
     stream = fields.stream
     options = fields.stream_options
-    limit = DEFAULT_OUTPUT_TOKENS
+    limit = None
     for count in (fields.max_completion_tokens, fields.max_tokens, fields.max_output_tokens):
         if type(count) is int and count >= 0:
             limit = count
@@ -60,9 +62,10 @@ def peek(body: bytes) -> Peek:
     return Peek(
         model,
         stream in _TRUE if type(stream) is str else bool(stream),
-        limit,
+        DEFAULT_OUTPUT_TOKENS if limit is None else limit,
         type(options) is dict and options.get("include_usage") is True,
-        options is not None,
+        options is not msgspec.UNSET,
+        limit is not None,
     )
 
 

@@ -13,10 +13,6 @@ from kilocard.wire.events import Usage, payload, read
 
 #: two line ends in a row end an event. Atomic groups: a CRLF is one line end, never two.
 _BOUNDARY = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
-#: where the text of a chat, completion or message event begins
-_TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)":\s?"')
-#: no event begins with it
-_NEVER = b"\x00"
 #: an event larger than this passes unread (nothing is lost, only no longer looked at)
 MAX_EVENT = 1024 * 1024
 #: a preamble larger than this counts as content
@@ -32,24 +28,13 @@ class EventRelay:
     usage chunk.
     """
 
-    __slots__ = (
-        "_held",
-        "_held_bytes",
-        "_raw",
-        "_tail",
-        "around",
-        "before",
-        "behind",
-        "content",
-        "error",
-        "events",
-        "hide_usage",
-        "usage",
-    )
+    __slots__ = ("_held", "_held_bytes", "_raw", "_tail", "content", "done", "error", "events", "hide_usage", "usage")
 
     def __init__(self, hide_usage: bool) -> None:
         self.hide_usage = hide_usage
         self.content = False
+        #: [DONE] has come
+        self.done = False
         self.error = False
         self.events = 0
         self.usage: Usage | None = None
@@ -57,39 +42,24 @@ class EventRelay:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._raw = False
-        #: the last plain event before and behind its text: one that is the same around a text without quotes is plain
-        #: too, whatever the text. Only set while nothing is held or unfinished
-        self.before = _NEVER
-        self.behind = b""
-        self.around = 0, -1
 
     def feed(self, data: bytes) -> bytes:
         """The bytes to forward now; may be empty."""
-        if data[-2:] == b"\n\n" and self.plain(data):
-            return data
+        if self.content and not self._tail and data[-2:] == b"\n\n":
+            mentions = data.count(b'"usage"')
+            # A quote inside JSON text is escaped, so an unescaped "usage" is a key, and null is no news.
+            if (not mentions or mentions == data.count(b'"usage":null')) and b'"error"' not in data:
+                self.events += data.count(b"\n\n")
+                self.done = data.endswith(b"data: [DONE]\n\n")
+                return data
         if self._raw:
             return data
         return self._sift(data)
 
-    def plain(self, data: bytes, start: int = 0) -> bool:
-        """Whether `data`, which ends on an event's edge, can pass as it is: whole events of text and nothing else.
-
-        May be asked of an event with framing around it; the event begins at `start`. Counts the events, and remembers
-        what stands before and behind the text, since the next event will be the same around its own text.
-        """
-        if not self.content or self._tail:
-            return False
-        mentions = data.count(b'"usage"')
-        # A quote inside JSON text is escaped, so an unescaped "usage" is a key, and null is no news.
-        if (mentions and mentions != data.count(b'"usage":null')) or b'"error"' in data:
-            return False
-        self.events += data.count(b"\n\n")
-        if start:
-            text = _TEXT.search(data, start)
-            if text is not None:
-                self.before, self.behind = data[start : text.end()], data[data.index(b'"', text.end()) :]
-                self.around = len(self.before), -len(self.behind)
-        return True
+    @property
+    def steady(self) -> bool:
+        """Content has begun and nothing is held or unfinished: a whole event of text may pass by without being fed."""
+        return self.content and not self._tail
 
     def finish(self) -> bytes:
         """The engine's response is complete: what is still here belongs to it."""
@@ -103,12 +73,10 @@ class EventRelay:
         self._held.clear()
         self._held_bytes = 0
         self._tail = b""
-        self.before = _NEVER
         self.error = False
         self.usage = None
 
     def _sift(self, data: bytes) -> bytes:
-        self.before = _NEVER
         data = self._tail + data if self._tail else data
         out: list[bytes] = []
         start = 0
@@ -128,6 +96,7 @@ class EventRelay:
             out.append(event)
             return
         meaning = read(data)
+        self.done = data == b"[DONE]"
         if meaning.usage is not None:
             self.usage = meaning.usage if self.usage is None else self.usage.merged(meaning.usage)
         if meaning.error:
@@ -146,3 +115,13 @@ class EventRelay:
         else:
             self._held.append(event)
             self._held_bytes += len(event)
+
+
+def is_text(chunk: bytes, start: int) -> bool:
+    """Whether a piece that begins with an event (at `start`) and ends with one is only text, as far as counting goes.
+
+    A quote inside JSON text is escaped, so an unescaped "usage" is a key, and null is no news; engines write a failure
+    as `data: {"error": …}`.
+    """
+    at = chunk.rfind(b'"usage"')
+    return (at < 0 or chunk.startswith(b":null", at + 7)) and not chunk.startswith(b'data: {"error"', start)

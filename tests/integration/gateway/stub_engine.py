@@ -1,4 +1,4 @@
-"""A scripted engine and a gateway in front of it, in one event loop: each test says byte by byte what a replica does."""
+"""A scripted engine and a gateway before it, in one event loop: each test says byte by byte what a replica does."""
 
 from __future__ import annotations
 

@@ -27,8 +27,10 @@ from stub_engine import (
 )
 
 from kilocard.core.replica import Endpoint, Found, Leaving, Lost
+from kilocard.gateway.server import Gateway
 from kilocard.net.client import fetch
-from kilocard.spec.model import GatewaySpec, HoldSpec, ModelSpec, Timeouts
+from kilocard.scrape.discovery.configured import configured
+from kilocard.spec.model import ClusterSpec, GatewaySpec, HoldSpec, ModelSpec, PoolSpec, Timeouts
 
 
 async def slowly(asked: Asked, wire: Wire) -> None:
@@ -348,6 +350,39 @@ def test_as06_a_forced_end_is_an_error_event_not_a_bare_cut() -> None:
             await setup.gateway.stop()  # drain is 2 s in these tests
             body = (await stream).body
             assert b'"shutting_down"' in body and b"[DONE]" not in body
+
+    run(story())
+
+
+def test_a_static_endpoint_is_let_in_when_it_answers() -> None:
+    """dp-04: an address is not a replica that can serve."""
+
+    async def story() -> None:
+        engine = StubEngine(answer)
+        await engine.start()
+        port = engine.port
+        await engine.stop()
+        await asyncio.sleep(0.05)
+        endpoint = f"http://127.0.0.1:{port}"
+        spec = ClusterSpec(
+            gateway=GatewaySpec(listen="127.0.0.1:0", admin="127.0.0.1:0", drain=1.0),
+            models={"m": ModelSpec("m", {"p": 1})},
+            pools={"p": PoolSpec("p", "vllm", endpoints=(endpoint,))},
+        )
+        one = Gateway(spec, sources=configured(spec))
+        await one.start()
+        try:
+            admin = f"http://127.0.0.1:{one.admin_port}/readyz"
+            await asyncio.sleep(0.3)
+            assert (await fetch(admin, timeout=1)).status == 503
+            late = StubEngine(answer)
+            await late.start(port)
+            async with asyncio.timeout(5):
+                while (await fetch(admin, timeout=1)).status != 200:
+                    await asyncio.sleep(0.05)
+            await late.stop()
+        finally:
+            await one.stop()
 
     run(story())
 

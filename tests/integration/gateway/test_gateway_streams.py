@@ -258,7 +258,7 @@ def test_8_four_timeouts_each_with_its_name() -> None:
 
     async def story() -> None:
         async with gateway_over(hang, timeouts=limits) as setup:
-            response = await setup.chat()
+            response = await setup.chat(max_tokens=1)
             assert (response.status, json.loads(response.body)["error"]["code"]) == (504, "first_token_timeout")
             assert setup.engines[0].asked[0].gone.is_set() or await asyncio.wait_for(
                 setup.engines[0].asked[0].gone.wait(), 1
@@ -297,9 +297,28 @@ def test_9_the_first_token_limit_grows_with_the_prompt() -> None:
 
     async def story() -> None:
         async with gateway_over(slow, timeouts=limits) as setup:
-            short = await setup.post({"model": "m", "prompt": "x"}, "/v1/completions")
-            long = await setup.post({"model": "m", "prompt": "x" * 8000}, "/v1/completions")
+            short = await setup.post({"model": "m", "max_tokens": 1, "prompt": "x"}, "/v1/completions")
+            long = await setup.post({"model": "m", "max_tokens": 1, "prompt": "x" * 8000}, "/v1/completions")
             assert (short.status, long.status) == (504, 200)
+
+    run(story())
+
+
+def test_9_an_answer_that_is_not_streamed_has_time_for_all_its_tokens() -> None:
+    """It comes when its last token is made: `first_token` alone would call a long answer a hung replica."""
+
+    async def thinks(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.8)
+        await answer(asked, wire)
+
+    limits = Timeouts(first_token=0.3, first_token_per_prompt_token=0, per_output_token=0.01, total=10)
+
+    async def story() -> None:
+        async with gateway_over(thinks, timeouts=limits) as setup:
+            assert (await setup.chat(max_tokens=100)).status == 200
+            assert (await setup.chat()).status == 200, "no limit given: only `total` bounds it"
+            assert (await setup.chat(max_tokens=10)).status == 504
+            assert (await setup.post({"model": "m", "input": "x"}, "/v1/embeddings")).status == 504
 
     run(story())
 
@@ -441,6 +460,46 @@ def test_when_every_replica_fails_the_engines_own_words_come_through() -> None:
         async with gateway_over(error500, error500) as setup:
             response = await setup.chat()
             assert response.status == 500 and b"CUDA error" in response.body
+
+    run(story())
+
+
+def test_40_an_engine_whose_queue_is_full_is_our_capacity_not_the_clients_quota() -> None:
+    """429 is a client's own limit; an engine's 429 is tried elsewhere, and is 503 with Retry-After in the end."""
+
+    async def full(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(b'{"error":{"message":"queue full"}}', "429 Too Many Requests"))
+
+    async def story() -> None:
+        async with gateway_over(full, answer) as setup:
+            for _ in range(8):
+                assert (await setup.chat()).status == 200
+        async with gateway_over(full, full) as setup:
+            for _ in range(6):
+                response = await setup.chat()
+                assert response.status == 503 and int(response.headers["retry-after"]) >= 1
+                assert json.loads(response.body)["error"]["code"] == "engine_queue_full"
+            plane = setup.gateway.plane
+            states = {replica["state"] for replica in plane.dispatcher.snapshot(plane.clock())["replicas"]}
+            assert states == {"ready"}, "a full queue is no failure"
+
+    run(story())
+
+
+def test_a_client_that_closes_after_done_got_all_it_came_for() -> None:
+    async def lingers(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("x")) + chunk(DONE))
+        await asked.gone.wait()  # the last chunk of the framing never comes
+
+    async def story() -> None:
+        async with gateway_over(lingers) as setup:
+            reader, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": True}).encode()
+            writer.write(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            await reader.readuntil(b"[DONE]\n\n\r\n")
+            writer.close()
+            await setup.settles()
+            assert b'outcome="ok"} 1' in setup.gateway.plane.telemetry.registry.render()
 
     run(story())
 

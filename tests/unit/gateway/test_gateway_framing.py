@@ -224,7 +224,6 @@ def test_behind_a_chunked_request_nothing_more_is_read() -> None:
     assert [(arrival.body, arrival.keep_alive) for arrival in apart.arrivals] == [(b"{}", True), (b"[1]", True)]
 
 
-@pytest.mark.xfail(strict=True, reason="left standing, a later request without the wish is told to go on")
 def test_the_wish_for_continue_ends_with_its_request() -> None:
     one = framer()
     one.feed(HEAD + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
@@ -267,7 +266,6 @@ def chunked_pieces(size: int, total: int) -> list[bytes]:
     return [HEAD + b"transfer-encoding: chunked\r\n\r\n", *[chunk * 100] * (total // size // 100 - 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="pieces are kept in a list: 28 bytes of memory for each byte of body")
 @pytest.mark.parametrize("read", [counted_pieces, chunked_pieces])
 def test_a_body_in_tiny_pieces_takes_about_its_own_size(read: Callable[[int, int], list[bytes]]) -> None:
     """What the gateway's account of buffered bytes says has to be about what is there: 32 MiB, not 900."""

@@ -127,7 +127,6 @@ def test_options_of_a_wrong_type_are_the_engines_to_refuse(options: bytes) -> No
     assert not one.hide_usage
 
 
-@pytest.mark.xfail(strict=True, reason="stream_options is written a second time, before the null, which wins")
 def test_options_that_are_null_are_none() -> None:
     one = inbound(b'{"model":"m","stream":true,"stream_options":null}')
     _, out = sent(one)

@@ -290,9 +290,6 @@ def test_more_than_was_announced_ends_the_connection(extra: bytes, cuts: list[in
     assert replica.connections.idle() is None
 
 
-@pytest.mark.xfail(
-    strict=True, reason="bytes behind the last chunk in the same read fail the response or join its body"
-)
 @pytest.mark.parametrize("extra", [b"x", counted(b"next"), CHUNKED + b"4\r\nnext\r\n0\r\n\r\n"])
 def test_more_than_a_chunked_body_ends_the_connection_and_nothing_else(extra: bytes) -> None:
     """As with a length: the response is whole, what is behind it is nobody's."""

@@ -86,7 +86,8 @@ def test_other_stream_options_are_kept() -> None:
         "include_usage": True,
     }
     assert b'"x":1.0' in with_usage(body, True)
-    assert with_usage(b'{"stream_options":null}', True) == b'{"stream_options":null}'
+    assert json.loads(with_usage(b'{"stream_options":null}', True)) == {"stream_options": {"include_usage": True}}
+    assert with_usage(b'{"stream_options":7}', True) == b'{"stream_options":7}'
 
 
 def test_an_edit_keeps_the_bytes_of_other_values() -> None:

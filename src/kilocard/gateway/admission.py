@@ -1,0 +1,91 @@
+"""The door for replicas that a source has found: let in once they answer.
+
+Discovery says where a replica is, not that it can serve: one that is loading refuses connections or says 503. Waiting
+for the first answer keeps /readyz honest and spares requests the first failures. Only the first answer is waited for;
+after that, using the replica tells how it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kilocard.core.errors import UpstreamError
+from kilocard.core.replica import Change, Found
+from kilocard.engines.registry import engine
+from kilocard.net.client import fetch
+from kilocard.spec.model import ClusterSpec
+
+log = logging.getLogger("kilocard.gateway")
+
+#: seconds between two questions, and for one answer
+EVERY = 0.5
+PATIENCE = 5.0
+#: a replica that is not answering is worth a line in the log again after this many questions
+SAY_AGAIN = 60
+
+
+class Admission:
+    """Stands between sources and `apply`."""
+
+    def __init__(self, spec: ClusterSpec, apply: Callable[[Change], None]) -> None:
+        self._spec = spec
+        self._apply = apply
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+        self._let_in: dict[str, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    async def close(self) -> None:
+        tasks = list(self._waiting.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def apply(self, change: Change) -> None:
+        """News from a source."""
+        if isinstance(change, Found):
+            replica, _, url = change.endpoint
+            if self._let_in.get(replica) == url:
+                self._apply(change)
+                return
+            self._forget(replica)
+            assert self._loop is not None, "start() first"
+            self._waiting[replica] = self._loop.create_task(self._wait(change))
+        else:
+            waited = change.replica in self._waiting
+            self._forget(change.replica)
+            if not waited:
+                self._apply(change)
+
+    def _forget(self, replica: str) -> None:
+        self._let_in.pop(replica, None)
+        task = self._waiting.pop(replica, None)
+        if task is not None:
+            task.cancel()
+
+    async def _wait(self, found: Found) -> None:
+        replica, pool_name, url = found.endpoint
+        pool = self._spec.pools[pool_name]
+        ask = url + engine(pool.engine).readiness_path(pool)
+        asked = 0
+        while (why := await _why_not(ask)) is not None:
+            if asked % SAY_AGAIN == 0:
+                log.warning("replica %s is not let in yet: %s", replica, why)
+            asked += 1
+            await asyncio.sleep(EVERY)
+        self._waiting.pop(replica, None)
+        self._let_in[replica] = url
+        self._apply(found)
+
+
+async def _why_not(ask: str) -> str | None:
+    """None: it answers. Any answer will do but 503 and its kin, since not every server has a readiness page."""
+    try:
+        answer = await fetch(ask, timeout=PATIENCE)
+    except UpstreamError as error:
+        return error.message
+    return f"{ask} answers {answer.status}" if answer.status >= 500 and answer.status != 501 else None
