@@ -102,8 +102,9 @@ class Dispatcher:
         if not model.routes:
             return (self._refuse(id, refusals.no_capacity("no_replica", name, 0.0, 0)),)
         model.budget.tokens += RETRY_SHARE
-        expected = int(declared * model.output_mean / model.declared_mean) if declared else 0
-        request = LiveRequest(id, model, model.draw(self._rng), prompt, expected, declared, deadline)
+        expected = int(declared * model.used_share)
+        route = model.only or model.draw(self._rng)
+        request = LiveRequest(id, model, route, prompt, expected, declared, deadline)
         self._requests[id] = request
         if not model.hold.line:
             send = self._place(now, request)

@@ -50,7 +50,7 @@ class Route:
 class Model:
     """A public name: routes with a positive weight, held requests, retry budget, output length learned."""
 
-    __slots__ = ("budget", "declared_mean", "hold", "output_mean", "routes", "spec", "total")
+    __slots__ = ("budget", "declared_mean", "hold", "only", "output_mean", "routes", "spec", "total", "used_share")
 
     #: share of the newest request in the two means
     NEW = 0.02
@@ -64,12 +64,14 @@ class Model:
         self.budget = RetryBudget()
         self.declared_mean = 1.0
         self.output_mean = 1.0
+        #: of the tokens that are asked for, how many come
+        self.used_share = 1.0
+        #: the only route, where there is one: no need to draw
+        self.only = self.routes[0] if len(self.routes) == 1 else None
 
     def draw(self, rng: Random) -> Route:
         """A route by weight."""
         routes = self.routes
-        if len(routes) == 1:
-            return routes[0]
         left = rng.random() * self.total
         for route in routes:
             left -= route.weight
@@ -83,6 +85,7 @@ class Model:
             return
         self.declared_mean += self.NEW * (declared - self.declared_mean)
         self.output_mean += self.NEW * (produced - self.output_mean)
+        self.used_share = self.output_mean / self.declared_mean
 
     @property
     def members(self) -> int:

@@ -408,7 +408,8 @@ class Exchange:
             plane.ended(self, "upstream_error", now)
             return
         usage = self.usage
-        plane.tell(Finished(now, self.id, self.status, None if usage is None else usage.output))
+        finished = (now, self.id, self.status, None if usage is None else usage.output)
+        plane.tell(tuple.__new__(Finished, finished))  # half the cost of Finished(…), for each request
         plane.ended(self, "ok" if self.status < 400 else "client_error", now)
 
     def _end(self, outcome: str) -> None:

@@ -266,7 +266,8 @@ class Plane:
         exchange = Exchange(self, client, inbound, self._meters.get(model) or self._other_meters, number, now)
         self.exchanges[number] = exchange
         client.exchange_started(exchange)
-        self.tell(Arrived(now, number, model, inbound.prompt_tokens, inbound.output_tokens, exchange.deadline))
+        arrived = (now, number, model, inbound.prompt_tokens, inbound.output_tokens, exchange.deadline)
+        self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
         """Exactly once for each exchange: give back what it held, count it, free its connection."""

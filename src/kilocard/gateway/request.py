@@ -87,7 +87,8 @@ class Inbound:
     def for_replica(self, target: Target, upstream_id: bytes) -> tuple[bytes, bytes]:
         """Head and body for one replica: its name for the model, usage asked for, our own request id."""
         body = self.body
-        name = target.model_names.get(self.model, self.model)
+        names = target.model_names
+        name = names.get(self.model, self.model) if names else self.model
         if name != self.named:
             if self._field is not None:
                 body = body[: self._field.start] + name.encode() + body[self._field.end :]

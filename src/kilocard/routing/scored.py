@@ -10,6 +10,9 @@ from kilocard.routing.base import Outcome
 from kilocard.routing.index import LoadIndex
 from kilocard.routing.load import ReplicaLoad
 
+#: Decision(…) by way of its own __new__ costs twice as much, and there is one for each request
+_new = tuple.__new__
+
 
 class ScoredPolicy:
     """Keeps a LoadIndex of `score(replica)`; a subclass says what the score is and why.
@@ -57,7 +60,7 @@ class ScoredPolicy:
         best = self._best(exclude)
         if best is None:
             return None
-        return Decision(best[2], self.reason, best[0])
+        return _new(Decision, (best[2], self.reason, best[0]))
 
     def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
         """Most scores need only the load."""

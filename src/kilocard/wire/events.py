@@ -108,8 +108,6 @@ def _int(value: object) -> int | None:
 def _usage(raw: _Usage | None) -> Usage | None:
     if raw is None:
         return None
-    if type(raw.prompt_tokens) is int and type(raw.completion_tokens) is int and raw.prompt_tokens_details is None:
-        return Usage(raw.prompt_tokens, raw.completion_tokens)  # the usual case
     prompt = _int(raw.prompt_tokens)
     output = _int(raw.completion_tokens)
     details = raw.prompt_tokens_details or raw.input_tokens_details
@@ -172,6 +170,12 @@ def _message_usage(message: dict[str, Any]) -> Usage | None:
 def body_usage(body: bytes) -> Usage | None:
     """Usage of a whole (not streamed) response body; None where it says none or is no JSON object."""
     try:
-        return _usage(_decode_body(body).usage)
+        raw = _decode_body(body).usage
+        if raw is None:
+            return None
+        prompt, output = raw.prompt_tokens, raw.completion_tokens
+        if type(prompt) is int and type(output) is int and raw.prompt_tokens_details is None:
+            return Usage(prompt, output)  # the usual case
+        return _usage(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
