@@ -28,17 +28,17 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_closing",
-        "_current",
         "_framer",
         "_lingering",
         "_partial",
         "_queue",
         "_reading_paused",
-        "_request_id",
         "can_chunk",
+        "current",
         "keep_alive",
         "paused",
         "plane",
+        "request_id",
         "since",
         "transport",
     )
@@ -53,8 +53,8 @@ class ClientConnection(asyncio.Protocol):
         self._framer = RequestFramer(plane.limits.header, plane.limits.body)
         self._partial = 0  # bytes of an unfinished body, as far as they are in the plane's account
         self._queue: deque[Arrival] = deque()
-        self._current: Exchange | None = None
-        self._request_id = b""
+        self.current: Exchange | None = None
+        self.request_id = b""
         self._closing = False
         self._reading_paused = False
         self._lingering = 0  # bytes still to be thrown away; 0: not lingering
@@ -79,14 +79,14 @@ class ClientConnection(asyncio.Protocol):
         arrivals = framer.arrivals
         if arrivals:
             framer.arrivals = []
-            if len(arrivals) == 1 and self._current is None and not self._queue:
+            if len(arrivals) == 1 and self.current is None and not self._queue:
                 self.plane.buffered += len(arrivals[0].body) - self._partial
                 self._partial = 0
                 self._serve(arrivals[0])
             else:
                 self._take(arrivals)
         if framer.refusal is not None:
-            if self._current is None and not self._queue and not self._closing:
+            if self.current is None and not self._queue and not self._closing:
                 self._give_up(framer.refusal)
         elif framer.in_message:
             self._incomplete(framer, began)
@@ -98,7 +98,7 @@ class ClientConnection(asyncio.Protocol):
         self._partial = 0
         for arrival in arrivals:
             plane.buffered += len(arrival.body)
-            if self._current is None and not self._queue and not self._closing:
+            if self.current is None and not self._queue and not self._closing:
                 self._serve(arrival)
             else:
                 self._queue.append(arrival)
@@ -113,18 +113,18 @@ class ClientConnection(asyncio.Protocol):
         self._partial = framer.body_bytes
         if self._partial and plane.buffered > plane.limits.buffered:
             framer.refusal = CapacityError("The gateway's request buffers are full.", code="buffers_full")
-            if self._current is None and not self._queue:
+            if self.current is None and not self._queue:
                 self._give_up(framer.refusal)
             return
         if began or not framer.in_head:
             self.since = plane.clock()
-        if framer.expects_continue and self._current is None and not self._queue:
+        if framer.expects_continue and self.current is None and not self._queue:
             framer.expects_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def eof_received(self) -> bool:
         """Clients of an inference API don't half-close: the end of their side means that they are gone."""
-        if self._current is not None:
+        if self.current is not None:
             self.transport.abort()
         return False
 
@@ -134,20 +134,20 @@ class ClientConnection(asyncio.Protocol):
         self.plane.buffered -= self._partial + sum(len(arrival.body) for arrival in self._queue)
         self._partial = 0
         self._queue.clear()
-        current, self._current = self._current, None
+        current, self.current = self.current, None
         if current is not None:
             current.client_gone()
 
     def pause_writing(self) -> None:
         self.paused = True
         self.since = self.plane.clock()
-        if self._current is not None:
-            self._current.client_paused(True)
+        if self.current is not None:
+            self.current.client_paused(True)
 
     def resume_writing(self) -> None:
         self.paused = False
-        if self._current is not None:
-            self._current.client_paused(False)
+        if self.current is not None:
+            self.current.client_paused(False)
 
     # -- one request after the other
 
@@ -155,18 +155,12 @@ class ClientConnection(asyncio.Protocol):
         self.can_chunk = arrival.version == "1.1"
         self.keep_alive = arrival.keep_alive and not self.plane.draining
         given = arrival.head.request_id
-        self._request_id = given if given is not None and _is_plain(given) else b""
+        self.request_id = b"" if given is None or not _is_plain(given) else given
         self.plane.serve(self, arrival)
-
-    def exchange_started(self, exchange: Exchange) -> None:
-        """Called before the exchange is dispatched: it may end at once."""
-        self._current = exchange
-        if not self._request_id:
-            self._request_id = exchange.request_id
 
     def next_request(self) -> None:
         """The response is written: the connection is free."""
-        self._current = None
+        self.current = None
         self.since = self.plane.clock()
         if self.keep_alive and not self._queue and self._framer.refusal is None:
             return  # the usual case: it waits for what the client asks next
@@ -176,12 +170,12 @@ class ClientConnection(asyncio.Protocol):
             self._closing = True
             self.transport.close()
             return
-        while self._queue and self._current is None and not self._closing:
+        while self._queue and self.current is None and not self._closing:
             self._serve(self._queue.popleft())
         if self._reading_paused and len(self._queue) < MAX_PIPELINED and not self._closing:
             self._reading_paused = False
             self.transport.resume_reading()
-        if self._framer.refusal is not None and self._current is None and not self._closing:
+        if self._framer.refusal is not None and self.current is None and not self._closing:
             self._give_up(self._framer.refusal)
 
     # -- writing
@@ -195,21 +189,21 @@ class ClientConnection(asyncio.Protocol):
         if framing is None:
             self.keep_alive = False
         self.transport.write(
-            b"%bx-request-id: %b\r\n%b%b\r\n" % (block, self._request_id, framing or b"", self._connection_header())
+            b"%bx-request-id: %b\r\n%b%b\r\n" % (block, self.request_id, framing or b"", self._connection_header())
         )
 
     def write_whole(self, block: bytes, body: bytes) -> None:
         """`block`: status line and headers."""
-        if not self._request_id:
-            self._request_id = self.plane.new_request_id()
+        if not self.request_id:
+            self.request_id = self.plane.new_request_id()
         if self.keep_alive and self.can_chunk:
             self.transport.write(
-                b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (block, self._request_id, len(body), body)
+                b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (block, self.request_id, len(body), body)
             )
         else:
             self.transport.write(
                 b"%bx-request-id: %b\r\ncontent-length: %d\r\n%b\r\n%b"
-                % (block, self._request_id, len(body), self._connection_header(), body)
+                % (block, self.request_id, len(body), self._connection_header(), body)
             )
 
     def write_error(self, error: KilocardError, body: bytes, headers: bytes = b"") -> None:
@@ -238,7 +232,7 @@ class ClientConnection(asyncio.Protocol):
         if self._closing:
             if waited > (LINGER_SECONDS if self._lingering else self.plane.timeouts.idle):
                 self.transport.abort()
-        elif self._current is not None:
+        elif self.current is not None:
             return  # the exchange keeps its own time
         elif self._framer.in_message:
             if waited > limits.client_idle:

@@ -131,10 +131,10 @@ class Exchange:
         self.send = send
         self.target = target
         connection = target.connections.idle()
-        if connection is not None:
-            self._start(connection, now)
-        else:
+        if connection is None:
             self._open(target)
+        else:
+            self._start(connection, now)
 
     def refuse(self, error: KilocardError) -> None:
         """The end: nobody can answer this request (any more)."""

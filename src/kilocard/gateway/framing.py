@@ -92,8 +92,21 @@ class RequestFramer:
 
     def feed(self, data: bytes) -> None:
         """Take what was read; afterwards look at `arrivals`, `refusal` and `in_message`."""
-        if not self.in_message and data.startswith(self._before) and self._remembered(data):
-            return
+        if data.startswith(self._before) and not self.in_message:
+            # The usual case: one whole request whose head is the last one's but for its Content-Length.
+            before, behind = self._before, self._behind
+            end = data.find(_END, len(before))
+            edge = end - len(behind)
+            digits = data[len(before) : edge]
+            if end > 0 and digits.isdigit() and len(digits) <= MAX_DIGITS and data[edge:end] == behind:
+                body = data[end + 4 :]
+                if len(body) == int(digits) <= self._max_body and self._memo is not None and self.refusal is None:
+                    self.arrivals.append(
+                        Arrival(
+                            self._method, self._path, self._query, self._memo, body, self._keep_alive, self._version
+                        )
+                    )
+                    return
         if self._raw:
             data = self._raw + data
             self._raw = b""
@@ -103,24 +116,6 @@ class RequestFramer:
         except KilocardError as error:
             self.refusal = error
         self.in_message = self._head is not None or bool(self._raw)
-
-    def _remembered(self, data: bytes) -> bool:
-        """The usual case: one whole request whose head is the last one's but for its Content-Length."""
-        head = self._memo
-        before, behind = self._before, self._behind
-        end = data.find(_END, len(before))
-        edge = end - len(behind)
-        digits = data[len(before) : edge]
-        if head is None or end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
-            return False
-        length = int(digits)
-        body = data[end + 4 :]
-        if len(body) != length or length > self._max_body or self.refusal is not None:
-            return False
-        self.arrivals.append(
-            Arrival(self._method, self._path, self._query, head, body, self._keep_alive, self._version)
-        )
-        return True
 
     def _read_head(self, data: bytes) -> bytes:
         if data[0] in b"\r\n":  # RFC 9112 §2.2: empty lines before a request line are to be ignored

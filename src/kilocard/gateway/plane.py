@@ -189,6 +189,7 @@ class Plane:
     # -- the dispatcher's driver
 
     def tell(self, event: Event) -> None:
+        """Whatever has happened: the dispatcher hears of it, and what it wants is done."""
         for instruction in self._handle(event):
             if type(instruction) is Send:
                 exchange = self.exchanges[instruction.request]
@@ -265,7 +266,9 @@ class Plane:
         model = inbound.model
         exchange = Exchange(self, client, inbound, self._meters.get(model) or self._other_meters, number, now)
         self.exchanges[number] = exchange
-        client.exchange_started(exchange)
+        client.current = exchange  # before it is dispatched: it may end at once
+        if not client.request_id:
+            client.request_id = exchange.request_id
         arrived = (now, number, model, inbound.prompt_tokens, inbound.output_tokens, exchange.deadline)
         self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
 

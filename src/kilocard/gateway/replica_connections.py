@@ -55,7 +55,7 @@ class ReplicaConnections:
         return protocol
 
     def give_back(self, connection: UpstreamConnection) -> None:
-        if self._closed:
+        if self._closed or connection.transport.is_closing():
             connection.transport.close()
             return
         connection.idle_since = self._clock()

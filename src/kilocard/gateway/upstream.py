@@ -279,10 +279,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _release(self) -> None:
         """The response is whole: the connection is free for another request, or closed."""
-        self.receiver = None
-        self._parser = None
+        self.receiver = self._parser = None
         self._between = False
-        if self._keep_alive and not self.transport.is_closing():
+        if self._keep_alive:
             self._reused = True
             if self._paused:
                 self.pause(False)
