@@ -130,6 +130,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self._framer.close()
         self.plane.disconnected(self)
         self.plane.buffered -= self._partial + sum(len(arrival.body) for arrival in self._queue)
         self._partial = 0

@@ -114,8 +114,15 @@ class RequestFramer:
             while data and self.refusal is None:
                 data = self._read_head(data) if self._head is None else self._read_body(data)
         except KilocardError as error:
+            # A traceback and a context hold frames, frames hold us and all that was read.
+            error.__traceback__ = error.__context__ = None
             self.refusal = error
+            self.close()
         self.in_message = self._head is not None or bool(self._raw)
+
+    def close(self) -> None:
+        """No more will come. The parser points back to us: let go of it, so that no garbage collector is needed."""
+        self._parser = None
 
     def _read_head(self, data: bytes) -> bytes:
         if data[0] in b"\r\n":  # RFC 9112 §2.2: empty lines before a request line are to be ignored
@@ -141,6 +148,8 @@ class RequestFramer:
                 self._arrive(head, rest[:length])
                 return rest[length:]
             self._need = length
+        if not head.chunked:
+            self._parser = None
         self._chunked = head.chunked
         self._head = head
         self.expects_continue = head.expects_continue and not rest

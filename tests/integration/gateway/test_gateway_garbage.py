@@ -31,19 +31,16 @@ GOOD = START + b'content-length: 28\r\n\r\n{"model":"m","prompt":"xxx"}'
             START + b"content-length: 28\r\n\r\n{",
             False,
             id="half a body",
-            marks=pytest.mark.xfail(strict=True, reason="framer and parser hold each other"),
         ),
         pytest.param(
             START + b"content-length : 2\r\n\r\n{}",
             True,
             id="a refused head",
-            marks=pytest.mark.xfail(strict=True, reason="the refusal's traceback holds the framer and all it read"),
         ),
         pytest.param(
             START + b"x: y\r\n" * 20_000,
             True,
             id="a head that is too large",
-            marks=pytest.mark.xfail(strict=True, reason="the refusal's traceback holds the framer and all it read"),
         ),
     ],
 )
