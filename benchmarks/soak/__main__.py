@@ -54,6 +54,7 @@ async def soak(arguments: argparse.Namespace, folder: Path) -> int:
 async def _run(arguments: argparse.Namespace, emulators: list[Emulator], gateway: GatewayProcess) -> int:
     seconds = arguments.minutes * 60.0
     await asyncio.sleep(2.0)  # scraping has begun
+    await gateway.state()  # the connection of this and all later looks is open
     files = gateway.files()
     results, watch = Results(), Watch(gateway)
     chaos = Chaos(emulators, plan(arguments.seed, len(emulators), seconds - 5.0))

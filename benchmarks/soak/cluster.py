@@ -17,7 +17,7 @@ from benchmarks.gateway.children import Child, ChildError, free_port
 from benchmarks.soak.malformed import MAX_BODY, MAX_HEAD
 from benchmarks.soak.wire import KEY, MODEL
 from kilocard.core.errors import KilocardError
-from kilocard.net.client import fetch
+from kilocard.net.client import Client, fetch
 
 CONNECT, FIRST_TOKEN, IDLE, TOTAL, CLIENT_IDLE, HOLD = 1.0, 3.0, 2.0, 20.0, 3.0, 5.0
 #: attempts that one request has, each on another replica
@@ -123,6 +123,7 @@ class GatewayProcess:
         argv = [sys.executable, "-c", "from kilocard.cli.main import main; main()", "gateway", str(file)]
         self.child = Child(argv, core=None, log=folder / "gateway.log")
         self._admin = f"http://127.0.0.1:{self.admin_port}"
+        self._client = Client()  # one connection for all looks, as Prometheus has
 
     async def ready(self) -> None:
         deadline = time.monotonic() + 30.0
@@ -136,7 +137,7 @@ class GatewayProcess:
         raise ChildError(f"the gateway did not become ready:\n{self.child.log_tail()}")
 
     async def state(self) -> dict[str, Any]:
-        return dict(json.loads((await fetch(self._admin + "/state", timeout=10.0)).body))
+        return dict(json.loads((await self._client.fetch(self._admin + "/state", timeout=10.0)).body))
 
     async def metrics(self) -> str:
         return (await fetch(self._admin + "/metrics", timeout=10.0)).body.decode()
@@ -156,6 +157,7 @@ class GatewayProcess:
 
     async def stop(self) -> int:
         """SIGTERM; its exit code."""
+        await self._client.close()
         self.child.process.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(self.child.process.wait, 15.0)
         self.child.stop()
