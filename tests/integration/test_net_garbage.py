@@ -1,4 +1,4 @@
-"""Connections of the small server and client are freed by reference counts: the gateway's collector runs very rarely."""
+"""Connections of the small server and client are freed by reference counts: a collector runs only rarely."""
 
 from __future__ import annotations
 
