@@ -10,8 +10,8 @@ from rich.console import Console
 
 #: progress, warnings, errors
 notes = Console(stderr=True, highlight=False)
-#: results for people
-results = Console(highlight=False)
+#: results for people; a pipe has no width, so tables need not be squeezed into 80 columns
+results = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 
 
 def print_json(document: Any) -> None:

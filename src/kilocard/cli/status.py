@@ -14,6 +14,8 @@ from kilocard.cli.output import print_json, results
 from kilocard.core.errors import KilocardError, UpstreamError
 from kilocard.net.client import fetch
 
+#: columns below which addresses are left out (--json has them)
+NARROW = 100
 _COLOURS = {"ready": "green", "ejected": "red", "crash_loop": "red", "overheated": "yellow", "draining": "yellow"}
 
 
@@ -63,7 +65,10 @@ def show(state: dict[str, Any]) -> None:
         pools = ", ".join(f"{name} ({weight})" for name, weight in model["pools"].items())
         results.print(f"model [bold]{escape(model['id'])}[/]: {escape(pools)}, policy {model['policy']}")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("replica", "state", "in flight", "running", "waiting", "KV", "age", "url", "why"):
+    narrow = results.width < NARROW
+    for name in ("replica", "state", "in flight", "running", "waiting", "KV", "age", "address", "why"):
+        if narrow and name == "address":
+            continue
         table.add_column(
             name,
             justify="right" if name in {"in flight", "running", "waiting", "KV", "age"} else "left",
@@ -72,7 +77,7 @@ def show(state: dict[str, Any]) -> None:
     for replica in state["replicas"]:
         colour = _COLOURS.get(replica["state"], "dim")
         kv, age = replica["kv_usage"], replica["age_s"]
-        table.add_row(
+        cells = [
             escape(replica["id"]),
             f"[{colour}]{replica['state']}[/]",
             str(replica["in_flight"]),
@@ -80,9 +85,12 @@ def show(state: dict[str, Any]) -> None:
             _number(replica["waiting"]),
             "?" if kv is None else f"{kv:.0%}",
             "?" if age is None else f"{age:.1f} s",
-            replica["url"] or "",
+            (replica["url"] or "").removeprefix("http://"),
             escape(replica["reason"] or replica.get("scrape_error", "")),
-        )
+        ]
+        if narrow:
+            del cells[7]
+        table.add_row(*cells)
     results.print(table)
 
 

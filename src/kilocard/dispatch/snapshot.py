@@ -19,8 +19,9 @@ class ReplicaState(TypedDict):
     state: str
     reason: str
     in_flight: int
-    running: float
-    waiting: float
+    #: estimates made of the last reading and what was sent and ended since
+    running: float | None
+    waiting: float | None
     kv_usage: float | None
     age_s: float | None
     foreign: float
@@ -105,8 +106,8 @@ def _replica(replica: Replica, now: float) -> ReplicaState:
         "state": state,
         "reason": reason,
         "in_flight": replica.in_flight,
-        "running": round(max(0.0, replica.load - replica.waiting), 1),
-        "waiting": round(replica.waiting, 1),
+        "running": None if replica.sample is None else round(max(0.0, replica.load - replica.waiting), 1),
+        "waiting": round(replica.waiting, 1) if replica.waiting_known else None,
         "kv_usage": replica.kv_usage,
         "age_s": None if replica.sample is None else round(now - replica.sampled_at, 3),
         "foreign": round(replica.foreign, 1),

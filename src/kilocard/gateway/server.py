@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,7 +54,8 @@ class Gateway:
         dispatcher = Dispatcher(spec.models, facts, rng, scrape_interval=spec.gateway.scrape_interval)
         self._poller = Poller(self._on_sample, interval=spec.gateway.scrape_interval, rng=rng, now=loop.time)
         self.spec = spec
-        self.plane = Plane(spec, dispatcher, self._poller, Telemetry(list(spec.models)), loop.time)
+        # Not the loop's clock: uvloop's stands still within a turn and counts in milliseconds.
+        self.plane = Plane(spec, dispatcher, self._poller, Telemetry(list(spec.models)), time.monotonic)
         FleetMeters(self.plane, self.plane.telemetry.registry)
         self.port = 0
         self.admin_port = 0

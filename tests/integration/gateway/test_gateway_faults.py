@@ -236,7 +236,7 @@ def test_26_stale_metrics_never_stop_routing() -> None:
             setup.engines[0].metrics = busy
             plane = setup.gateway.plane
             async with asyncio.timeout(3):
-                while plane.dispatcher.snapshot(plane.clock())["replicas"][0]["waiting"] < 200:
+                while plane.dispatcher.snapshot(plane.clock())["replicas"][0]["waiting"] != 200:
                     await asyncio.sleep(0.02)
             setup.engines[0].metrics = None  # from now on 404: the last reading grows old
             start = time.monotonic()
