@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,9 @@ import uvloop
 from rich.logging import RichHandler
 
 from kilocard.cli.output import notes
+
+#: more than that takes kernel memory for nothing
+MOST_FILES = 1_048_576
 
 
 class Stopping:
@@ -34,6 +38,15 @@ class Stopping:
         await self.asked.wait()
 
 
+def raise_file_limit() -> int:
+    """Ask for all the file descriptors that we may have: each stream takes two, and a shell's usual limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
 def run(main: Callable[[Stopping], Awaitable[None]]) -> None:
     """Run `main` on uvloop. The garbage collector is told that what exists at the start will stay."""
     logging.basicConfig(
@@ -48,6 +61,7 @@ def run(main: Callable[[Stopping], Awaitable[None]]) -> None:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+        raise_file_limit()
         await main(Stopping())
 
     uvloop.run(body())

@@ -29,6 +29,7 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_closing",
         "_framer",
+        "_in_turn",
         "_lingering",
         "_partial",
         "_queue",
@@ -56,6 +57,7 @@ class ClientConnection(asyncio.Protocol):
         self.current: Exchange | None = None
         self.request_id = b""
         self._closing = False
+        self._in_turn = False
         self._reading_paused = False
         self._lingering = 0  # bytes still to be thrown away; 0: not lingering
 
@@ -165,14 +167,18 @@ class ClientConnection(asyncio.Protocol):
         self.since = self.plane.clock()
         if self.keep_alive and not self._queue and self._framer.refusal is None:
             return  # the usual case: it waits for what the client asks next
-        if self._closing:
-            return
-        if not self.keep_alive:
-            self._closing = True
-            self.transport.close()
-            return
-        while self._queue and self.current is None and not self._closing:
-            self._serve(self._queue.popleft())
+        if self._in_turn:
+            return  # an answer that came at once: the loop below goes on
+        self._in_turn = True
+        while not self._closing:
+            if not self.keep_alive:
+                self._closing = True
+                self.transport.close()
+            elif not self._queue or self.current is not None:
+                break
+            else:
+                self._serve(self._queue.popleft())
+        self._in_turn = False
         if self._reading_paused and len(self._queue) < MAX_PIPELINED and not self._closing:
             self._reading_paused = False
             self.transport.resume_reading()

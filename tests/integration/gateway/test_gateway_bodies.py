@@ -192,6 +192,26 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     run(story())
 
 
+def test_a_long_pipeline_is_a_loop_not_a_tower_of_calls() -> None:
+    async def slow(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.2)
+        await answer(asked, wire)
+
+    async def story() -> None:
+        async with gateway_over(slow) as setup:
+            reader, writer = await setup.raw()
+            writer.write(post(b'{"model":"m"}') + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" * 3000)
+            data = b""
+            while data.count(b'{"status":"ok"}') < 3000:
+                piece = await reader.read(1 << 20)
+                assert piece, "cut off"
+                data += piece
+            assert data.count(b"HTTP/1.1 200") == 3001
+            writer.close()
+
+    run(story())
+
+
 def test_39_models_are_listed_whoever_is_down() -> None:
     """vllm-router#135: /v1/models was 500 while any worker was down."""
 
