@@ -83,6 +83,7 @@ async def _run(arguments: argparse.Namespace, emulators: list[Emulator], gateway
     late = asyncio.wait(running, timeout=TOTAL + 2 * MARGIN)
     _, stuck = await late
     left = await comes_to_rest(gateway, emulators, files, within=20.0)
+    files_left = gateway.files()
     counted = outcomes(await gateway.metrics())
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -100,9 +101,7 @@ async def _run(arguments: argparse.Namespace, emulators: list[Emulator], gateway
     if code:
         violations.append(f"the gateway's exit code is {code}")
     _table(results, counted, fine, chaos, watch)
-    print(
-        f"gateway: {cpu:.1f} s of processor time; {files} files before the load, {watch.samples[-1].files} at the end"
-    )
+    print(f"gateway: {cpu:.1f} s of processor time; {files} files before the load, {files_left} at the end")
     memory = [sample.memory_kib for sample in watch.samples]
     if arguments.logs is not None:
         rows = (
