@@ -2,7 +2,9 @@
 
 Three emulated replicas (`python -m kilocard.emulator`, on the wall clock but `--speed` times as fast as life) stand
 behind `kilocard gateway`, once with each policy. The load is open: requests come when they come (Poisson), mostly short
-ones and a tenth long ones, which is where counting connections and counting queues differ. First the replicas are
+ones and a few long ones (`--long-share`), which is where counting connections and counting queues differ. With a
+twentieth or more of long ones the p95 of all is a long one's own prefill, which no policy can shorten; look at the
+short ones then. First the replicas are
 saturated without a gateway to learn what they can do; then each policy gets the same arrivals at `--load` of that, for
 several seeds, in an order that turns. Times are in emulated seconds (wall × speed).
 
@@ -55,7 +57,12 @@ class Shape:
     share: float
 
 
-MIX = (Shape(100, 30, 0.9), Shape(4000, 400, 0.1))
+#: prompt tokens of the short ones
+SHORT = 100
+
+
+def mix(long_share: float) -> tuple[Shape, ...]:
+    return (Shape(SHORT, 30, 1 - long_share), Shape(4000, 400, long_share))
 
 
 @dataclass(frozen=True)
@@ -66,16 +73,16 @@ class Arrival:
     shape: Shape
 
 
-def draw_shape(rng: random.Random) -> Shape:
-    return rng.choices(MIX, [s.share for s in MIX])[0]
+def draw_shape(rng: random.Random, shapes: tuple[Shape, ...]) -> Shape:
+    return rng.choices(shapes, [s.share for s in shapes])[0]
 
 
-def arrivals(seed: int, rate: float, seconds: float) -> list[Arrival]:
+def arrivals(seed: int, rate: float, seconds: float, shapes: tuple[Shape, ...]) -> list[Arrival]:
     """Poisson arrivals at `rate` a second."""
     rng = random.Random(seed)
     found, at = [], rng.expovariate(rate)
     while at < seconds:
-        found.append(Arrival(at, draw_shape(rng)))
+        found.append(Arrival(at, draw_shape(rng, shapes)))
         at += rng.expovariate(rate)
     return found
 
@@ -151,7 +158,7 @@ async def _call(port: int, shape: Shape, label: str, started: float) -> tuple[Sh
         return shape, None, "no end within 120 s"
 
 
-async def capacity(ports: list[int], concurrency: int, seconds: float) -> float:
+async def capacity(ports: list[int], concurrency: int, seconds: float, shapes: tuple[Shape, ...]) -> float:
     """Requests a second (wall) that the replicas finish when each always has `concurrency` of them."""
     rng = random.Random(0)
     loop = asyncio.get_running_loop()
@@ -162,7 +169,7 @@ async def capacity(ports: list[int], concurrency: int, seconds: float) -> float:
         turn = 0
         while loop.time() - began < seconds:
             turn += 1
-            _, _, error = await _call(port, draw_shape(rng), f"c{name}-{turn}", loop.time())
+            _, _, error = await _call(port, draw_shape(rng, shapes), f"c{name}-{turn}", loop.time())
             if error is None:
                 ends.append(loop.time() - began)
 
@@ -184,7 +191,7 @@ async def offer(port: int, plan: list[Arrival], label: str) -> dict[str, Any]:
     ended = await asyncio.gather(*calls)
     return {
         "ttft": sorted(first for _, first, _ in ended if first is not None),
-        "ttft_short": sorted(first for shape, first, _ in ended if first is not None and shape is MIX[0]),
+        "ttft_short": sorted(first for shape, first, _ in ended if first is not None and shape.prompt == SHORT),
         "errors": [error for _, _, error in ended if error is not None],
         "lag_p99": sorted(lags)[len(lags) * 99 // 100],
     }
@@ -236,10 +243,11 @@ def run(a: argparse.Namespace) -> dict[str, Any]:
         with Child(argv, core=load_core, log=folder / "emulator.log") as emulator:
             for port in ports:
                 emulator.wait_until(partial(answers, f"http://127.0.0.1:{port}/health"), 30)
-            able = uvloop.run(capacity(ports, a.max_num_seqs + 4, a.capacity_seconds))
+            shapes = mix(a.long_share)
+            able = uvloop.run(capacity(ports, a.max_num_seqs + 4, a.capacity_seconds, shapes))
             print(f"capacity {able / a.speed:.2f} requests/s in emulated time", file=sys.stderr)
             for seed in range(1, a.seeds + 1):
-                plan = arrivals(seed, a.load * able, a.seconds)
+                plan = arrivals(seed, a.load * able, a.seconds, shapes)
                 turn = seed % len(a.policies)
                 for policy in (*a.policies[turn:], *a.policies[:turn]):
                     child, port = gateway(folder, policy, ports, a.speed, core)
@@ -250,6 +258,7 @@ def run(a: argparse.Namespace) -> dict[str, Any]:
     return {
         "capacity_per_s": able / a.speed,
         "load": a.load,
+        "long_share": a.long_share,
         "speed": a.speed,
         "replicas": REPLICAS,
         "max_num_seqs": a.max_num_seqs,
@@ -293,6 +302,7 @@ def main() -> int:
     parser.add_argument("--policies", type=lambda text: tuple(text.split(",")), default=POLICIES)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--load", type=float, default=0.85, help="share of the measured capacity")
+    parser.add_argument("--long-share", type=float, default=0.04, help="share of long requests (4,000 + 400 tokens)")
     parser.add_argument("--seconds", type=float, default=9, help="wall seconds of arrivals a run")
     parser.add_argument("--capacity-seconds", type=float, default=8)
     parser.add_argument("--speed", type=float, default=5)

@@ -19,7 +19,7 @@ from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finishe
 from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
 from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.failure import error_body, error_event
-from kilocard.wire.relay import EventRelay, is_text
+from kilocard.wire.relay import EventRelay
 
 if TYPE_CHECKING:
     from kilocard.dispatch.instructions import Send
@@ -35,6 +35,11 @@ MAX_GATHERED = 1024 * 1024
 _RETRYABLE = frozenset({429, 500, 502, 503, 504})
 
 
+_LF, _E = b"\ne"
+#: how engines begin an event of text
+_OPENING = b'data: {"'
+#: no event of text is smaller with its framing
+_LEAST_TEXT = 40
 #: phases; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11)
 HELD, CONNECTING, WAITING, STREAMING, DONE = range(5)
 
@@ -267,7 +272,17 @@ class Exchange:
 
     def on_chunk(self, chunk: bytes, start: int) -> None:
         write = self._pass_on
-        if write is None or chunk[-4:-2] != b"\n\n" or len(chunk) < 40 or not is_text(chunk, start):
+        # Text is what begins and ends on an event's edge, has no usage, and whose first key is not "error" (nor any
+        # other with an e). A quote inside JSON text is escaped, so an unescaped "usage" is a key.
+        if (
+            write is None
+            or len(chunk) < _LEAST_TEXT
+            or chunk[-3] != _LF
+            or chunk[-4] != _LF
+            or not chunk.startswith(_OPENING, start)
+            or chunk[start + len(_OPENING)] == _E
+            or (chunk.rfind(b'"usage"') >= 0 and b'"usage":null' not in chunk)
+        ):
             self.on_data(chunk[start:-2])
             return
         now = self._clock()
@@ -466,7 +481,8 @@ class Exchange:
             self._write(error_event(error, anthropic=anthropic))
             if self._chunked:
                 self.client.write(b"0\r\n\r\n")
-            self.client.close_after_write()
+            else:  # only the end of the connection ends such a body
+                self.client.close_after_write()
         else:  # half of a file: only a cut connection tells the truth
             self.client.abort()
 

@@ -20,8 +20,21 @@ if TYPE_CHECKING:
 #: a response head larger than this is a fault of the replica
 MAX_HEAD = 64 * 1024
 _END = b"\r\n\r\n"
-#: sizes of chunks as engines write them; a larger or otherwise written one takes llhttp's way
-_SIZES = {b"%x" % size: size for size in range(1, 4096)}
+_CR, _LF = b"\r\n"
+#: a chunk with its framing that is larger, or whose size is written another way than engines do, takes llhttp's way
+_MAX_CHUNK = 4096
+
+
+def _begins(whole: int) -> bytes:
+    """How a chunk begins that is `whole` bytes long with its framing: its size says the same as its length."""
+    for digits in (1, 2, 3):
+        size = whole - digits - 4
+        if size > 0 and len(b"%x" % size) == digits:
+            return b"%x\r\n" % size
+    return b"\x00"  # there is no chunk of that length
+
+
+_BEGINS = tuple(_begins(whole) for whole in range(_MAX_CHUNK))
 
 
 class Receiver(Protocol):
@@ -122,10 +135,10 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         receiver = self.receiver
         if self._between and receiver is not None:
-            edge = data.find(b"\r\n", 1, 6)
-            size = _SIZES.get(data[:edge])
-            if size is not None and len(data) == edge + size + 4 and data[-2:] == b"\r\n":
-                receiver.on_chunk(data, edge + 2)  # the usual piece of a stream: one read is one chunk
+            size = len(data)
+            # the usual piece of a stream: one read is one chunk
+            if size < _MAX_CHUNK and data.startswith(_BEGINS[size]) and data[-1] == _LF and data[-2] == _CR:
+                receiver.on_chunk(data, len(_BEGINS[size]))
                 return
         if receiver is None:  # an idle connection has nothing to say (408 pages, stray bytes)
             self.transport.abort()

@@ -72,6 +72,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
+        self._reader.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._reply is not None:

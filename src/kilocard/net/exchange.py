@@ -157,6 +157,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
+        del self._parser  # it points back to us: no cycle for the garbage collector
         if self._phase is _Phase.BODY and exc is None and not self._framed() and self._error is None:
             self._phase = _Phase.DONE  # a body without length ends with the connection
         elif self._phase in (_Phase.HEAD, _Phase.BODY):

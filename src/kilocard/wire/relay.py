@@ -115,13 +115,3 @@ class EventRelay:
         else:
             self._held.append(event)
             self._held_bytes += len(event)
-
-
-def is_text(chunk: bytes, start: int) -> bool:
-    """Whether a piece that begins with an event (at `start`) and ends with one is only text, as far as counting goes.
-
-    A quote inside JSON text is escaped, so an unescaped "usage" is a key, and null is no news; engines write a failure
-    as `data: {"error": …}`.
-    """
-    at = chunk.rfind(b'"usage"')
-    return (at < 0 or chunk.startswith(b":null", at + 7)) and not chunk.startswith(b'data: {"error"', start)

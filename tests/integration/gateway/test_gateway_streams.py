@@ -209,6 +209,54 @@ def test_12_a_stream_that_dies_ends_with_an_error_event_and_no_done() -> None:
     run(story())
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'data: {"error":{"message":"EngineDeadError","code":500}}\n\n',
+        b'data:{"error":{"message":"EngineDeadError","code":500}}\n\n',
+        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"dead"}}\n\n',
+    ],
+)
+def test_12_an_error_event_after_content_is_passed_on_and_held_against_the_replica(event: bytes) -> None:
+    async def breaks(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE))
+        for piece in (delta("a" * 40), delta("b" * 40), event):
+            await wire.send(chunk(piece))
+            await asyncio.sleep(0.01)
+        await wire.send(END)
+
+    async def story() -> None:
+        async with gateway_over(breaks) as setup:
+            assert (await setup.chat(stream=True)).body.endswith(event)
+            page = setup.gateway.plane.telemetry.registry.render()
+            assert b'outcome="upstream_error"} 1' in page
+
+    run(story())
+
+
+@pytest.mark.parametrize("null", [True, False])
+def test_21_usage_in_every_chunk_is_read_to_the_last(null: bool) -> None:
+    """OpenAI and SGLang write "usage":null in each; vLLM's continuous_usage_stats writes numbers."""
+
+    async def continuous(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE))
+        for count in range(1, 6):
+            usage = None if null else {"prompt_tokens": 5, "completion_tokens": count}
+            event = json.dumps({"choices": [{"delta": {"content": "x" * 40}}], "usage": usage}, separators=(",", ":"))
+            await wire.send(chunk(b"data: " + event.encode() + b"\n\n"))
+            await asyncio.sleep(0.005)
+        last = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":9}}\n\n' if null else b""
+        await wire.send((chunk(last) if last else b"") + chunk(DONE) + END)
+
+    async def story() -> None:
+        async with gateway_over(continuous) as setup:
+            await setup.chat(stream=True)
+            page = setup.gateway.plane.telemetry.registry.render()
+            assert b'kilocard_generation_tokens_total{model="m"} %d' % (9 if null else 5) in page
+
+    run(story())
+
+
 @pytest.mark.parametrize("where", ["connect", "before_head", "after_head", "after_role", "error_event", "status_500"])
 def test_12_before_the_first_content_another_replica_takes_over(where: str) -> None:
     """litellm#28216, gw-19, gw-20: the client sees one clean answer, never two beginnings."""
