@@ -300,9 +300,9 @@ def verdict(policies: dict[str, list[dict[str, Any]]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description=__doc__)
     parser.add_argument("--policies", type=lambda text: tuple(text.split(",")), default=POLICIES)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--load", type=float, default=0.85, help="share of the measured capacity")
-    parser.add_argument("--long-share", type=float, default=0.04, help="share of long requests (4,000 + 400 tokens)")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--load", type=float, default=0.7, help="share of the measured capacity")
+    parser.add_argument("--long-share", type=float, default=0.1, help="share of long requests (4,000 + 400 tokens)")
     parser.add_argument("--seconds", type=float, default=9, help="wall seconds of arrivals a run")
     parser.add_argument("--capacity-seconds", type=float, default=8)
     parser.add_argument("--speed", type=float, default=5)

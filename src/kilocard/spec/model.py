@@ -61,7 +61,7 @@ class GatewaySpec:
 class OverheatSpec:
     """过热熔断: take a replica out of routing while its own queue or KV cache is full (with hysteresis)."""
 
-    waiting: float = 8.0
+    waiting: float = 4.0
     kv_usage: float = 0.95
     #: back in when waiting ≤ this share of `waiting` and KV usage ≤ `kv_recover`
     recover: float = 0.5

@@ -66,7 +66,7 @@ def test_abandoned_while_held_frees_the_place() -> None:
 
 
 def test_overheat_by_gauges_with_hysteresis() -> None:
-    story = Story("a")
+    story = Story("a", overheat=OverheatSpec(waiting=8))
     story.scrape("a", 30, 8)
     assert story.state("a") == "overheated"
     assert isinstance(story.arrive(), Hold)
@@ -84,7 +84,7 @@ def test_overheat_by_own_count_before_any_scrape() -> None:
 
 def test_first_tokens_prove_that_nobody_waits() -> None:
     """A burst right after a sample with a queue: streams that flow heal the estimate without a new sample."""
-    story = Story("a")
+    story = Story("a", overheat=OverheatSpec(waiting=8))
     sent = [story.send() for _ in range(10)]
     story.scrape("a", 0, 10)
     assert story.state("a") == "overheated"
