@@ -11,6 +11,7 @@ in callbacks on one thread: state is read and written in one step, with no await
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ class Exchange:
         "_head_sent",
         "_last_fault",
         "_length",
-        "_observe",
+        "_pace",
         "_pass_on",
         "_task",
         "_upstream",
@@ -115,7 +116,7 @@ class Exchange:
         #: writes a whole chunk of a stream to the client as it came; None while chunks have to be looked into
         self._pass_on: Callable[[bytes], None] | None = None
         self._clock = plane.clock
-        self._observe = meters.inter_token.observe
+        self._pace = meters.inter_token
         #: events that passed by the relay
         self.events = 0
         #: pieces of a body that is not passed on yet; None: bytes go straight to the client
@@ -258,7 +259,7 @@ class Exchange:
             if not started and relay.content:
                 self._first_content(now)
             elif started:
-                self.meters.inter_token.observe(now - self.last_at)
+                self._pace.observe(now - self.last_at)
         elif self.phase == WAITING:
             self._first_content(now)
         self.last_at = now
@@ -286,7 +287,10 @@ class Exchange:
             self.on_data(chunk[start:-2])
             return
         now = self._clock()
-        self._observe(now - self.last_at)
+        gap = now - self.last_at
+        pace = self._pace
+        pace.counts[bisect_left(pace.bounds, gap)] += 1  # pace.observe(gap), without the call: once for each token
+        pace.sum += gap
         self.last_at = now
         self.events += 1
         write(chunk)
