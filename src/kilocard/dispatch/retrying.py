@@ -34,7 +34,8 @@ class Retrier:
             return self._room.hold_again(now, request, fault, parked=False)
         if request.spent >= model.spec.retry.attempts:
             return None
-        if not model.budget.take(now, len(self._requests)):
+        # A refused connection was no work for anybody: trying another replica multiplies nothing.
+        if fault is not Fault.CONNECT and not model.budget.take(now, len(self._requests)):
             self._stats.retries_denied += 1
             return None
         if untried:

@@ -247,6 +247,19 @@ def test_retries_are_budgeted() -> None:
     assert story.dispatcher.stats.retries_denied > 1000
 
 
+def test_a_refused_connection_is_tried_elsewhere_even_when_the_budget_is_used_up() -> None:
+    """It was no work for anybody, so it multiplies nothing."""
+    story = Story(*(f"r{i}" for i in range(50)), eject=EjectSpec(consecutive=10**6, minimum=10**6))
+    while not story.dispatcher.stats.retries_denied:
+        answer = story.arrive()
+        while isinstance(answer, Send):
+            answer = story.fail(answer.request, Fault.STATUS, 500)[0]
+    refused = story.send()
+    assert isinstance(story.fail(refused.request, Fault.CONNECT)[0], Send)
+    reset = story.send()
+    assert isinstance(story.fail(reset.request, Fault.RESET)[0], Refuse)
+
+
 def test_a_crash_with_all_its_streams_is_survived() -> None:
     """ray#65698: one of four dies with 64 requests in flight that have no byte yet."""
     story = Story("a", "b", "c", "d")
