@@ -72,7 +72,7 @@ async def _main(spec: ClusterSpec, stopping: running.Stopping) -> None:
         await asyncio.gather(start, return_exceptions=True)
         return
     start.result()
-    notes.print(f"engine logs in {one.log_dir}")
+    notes.print(f"engine logs in {_short(one.log_dir)}", soft_wrap=True)
     news = asyncio.ensure_future(_tell_news(one))
     try:
         await asyncio.wait({news, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -84,6 +84,11 @@ async def _main(spec: ClusterSpec, stopping: running.Stopping) -> None:
             "Draining: running requests finish, then the engines stop. Ctrl-C again ends at once.", soft_wrap=True
         )
         await one.stop()
+
+
+def _short(path: Path) -> str:
+    """~ for the home folder, as people write it."""
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
 async def _tell_news(one: LocalCluster) -> None:

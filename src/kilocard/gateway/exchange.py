@@ -49,41 +49,11 @@ class Exchange:
     """Implements upstream.Receiver for the connection that carries it."""
 
     __slots__ = (
-        "_chunked",
-        "_clock",
-        "_failed_answer",
-        "_gathered",
-        "_gathered_bytes",
-        "_head",
-        "_head_sent",
-        "_last_fault",
-        "_length",
-        "_pace",
-        "_pass_on",
-        "_task",
-        "_upstream",
-        "arrived",
-        "client",
-        "content_at",
-        "deadline",
-        "events",
-        "held_seconds",
-        "id",
-        "inbound",
-        "last_at",
-        "meters",
-        "paused",
-        "phase",
-        "plane",
-        "relay",
-        "request_id",
-        "send",
-        "sent_at",
-        "status",
-        "target",
-        "usage",
-        "written_at",
-    )
+        "_chunked", "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_head_sent",
+        "_last_fault", "_length", "_pace", "_pass_on", "_task", "_upstream", "arrived", "client", "content_at",
+        "deadline", "events", "held_seconds", "id", "inbound", "last_at", "meters", "paused", "phase", "plane",
+        "relay", "request_id", "send", "sent_at", "status", "target", "usage", "written_at",
+    )  # fmt: skip
 
     def __init__(
         self, plane: Plane, client: ClientConnection, inbound: Inbound, meters: ModelMeters, number: int, now: float
@@ -249,8 +219,8 @@ class Exchange:
             self.last_at = now
             gathered.append(data)
             self._gathered_bytes += len(data)
-            if self._gathered_bytes > MAX_GATHERED and self.status not in _RETRYABLE and not self._head_sent:
-                self._release_gathered()
+            if self._gathered_bytes > MAX_GATHERED:
+                self._gathered_too_much()
             return
         relay = self.relay
         if relay is not None:
@@ -270,6 +240,14 @@ class Exchange:
         elif relay is not None and relay.error and not relay.content:
             self._drop_upstream()
             self._failed(Fault.STATUS, 500, "the replica sent an error event before any content")
+
+    def _gathered_too_much(self) -> None:
+        """A large answer passes from here on. An error page of that size, or one that has to become an event, can't."""
+        if self.status in _RETRYABLE or self._head_sent:
+            self._drop_upstream()
+            self._failed(Fault.STATUS, self.status, f"the replica answered {self.status} with more than 1 MiB")
+        else:
+            self._release_gathered()
 
     def on_chunk(self, chunk: bytes, start: int) -> None:
         write = self._pass_on

@@ -61,24 +61,9 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_between",
-        "_body",
-        "_chunk_ended",
-        "_complete",
-        "_got_bytes",
-        "_head",
-        "_keep_alive",
-        "_memo",
-        "_need",
-        "_parser",
-        "_paused",
-        "_pool",
-        "_raw",
-        "_reused",
-        "idle_since",
-        "receiver",
-        "transport",
-    )
+        "_between", "_body", "_chunk_ended", "_complete", "_got_bytes", "_head", "_keep_alive", "_memo",
+        "_need", "_parser", "_paused", "_pool", "_raw", "_reused", "idle_since", "receiver", "transport",
+    )  # fmt: skip
 
     def __init__(self, pool: ReplicaConnections) -> None:
         self._pool = pool

@@ -552,6 +552,28 @@ def test_a_client_that_closes_after_done_got_all_it_came_for() -> None:
     run(story())
 
 
+def test_an_endless_error_page_is_not_gathered_for_ever() -> None:
+    cut = 0
+
+    async def endless(asked: Asked, wire: Wire) -> None:
+        nonlocal cut
+        await wire.send(b"HTTP/1.1 500 Oh\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                await wire.send(chunk(b"x" * 65536))
+        except ConnectionError:
+            cut += 1
+
+    async def story() -> None:
+        async with gateway_over(endless, endless) as setup:
+            assert (await setup.chat()).status == 502
+            async with asyncio.timeout(1):
+                while cut < 2:
+                    await asyncio.sleep(0.01)
+
+    run(story())
+
+
 def test_when_every_replica_dies_it_is_502() -> None:
     async def story() -> None:
         async with gateway_over(die, die) as setup:
