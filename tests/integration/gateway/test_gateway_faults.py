@@ -400,7 +400,7 @@ def test_29_each_model_has_its_own_cursor_and_1273_each_replica_its_own_count() 
 
 def test_admin_says_what_is_going_on() -> None:
     async def story() -> None:
-        async with gateway_over(answer, hang) as setup:
+        async with gateway_over(answer, answer) as setup:
             admin = f"http://127.0.0.1:{setup.gateway.admin_port}"
             await setup.chat()
             state = json.loads((await fetch(admin + "/state", timeout=1)).body)
