@@ -148,7 +148,6 @@ class RequestFramer:
                 self._arrive(head, rest[:length])
                 return rest[length:]
             self._need = length
-        if not head.chunked:
             self._parser = None
         self._chunked = head.chunked
         self._head = head

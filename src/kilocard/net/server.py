@@ -97,10 +97,6 @@ class Server:
         """After stop_listening: the same address as before."""
         await self.start(self._host, self.port)
 
-    @property
-    def listening(self) -> bool:
-        return self._listener is not None
-
     async def close(self, grace: float = 5.0) -> None:
         """Stop listening, let running requests finish for `grace` seconds, then cut what is left."""
         self.closing = True

@@ -11,8 +11,3 @@ BYTES_PER_TOKEN = 4
 
 #: Where the client sets no max_tokens: the mean of the public chat traces is 211–343 output tokens.
 DEFAULT_OUTPUT_TOKENS = 256
-
-
-def prompt_tokens(body_bytes: int) -> int:
-    """Estimated prompt tokens of a request body of this size, at least 1."""
-    return max(1, body_bytes // BYTES_PER_TOKEN)
