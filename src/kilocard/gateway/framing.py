@@ -10,11 +10,7 @@ import httptools
 import msgspec
 
 from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError
-from kilocard.gateway.heads import MAX_DIGITS, RequestHead, around_length, read_request_head
-
-_END = b"\r\n\r\n"
-#: no request begins with it
-_NEVER = b"\x00"
+from kilocard.gateway.heads import END, NEVER, RequestHead, around_length, read_request_head, remembered_body
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +68,7 @@ class RequestFramer:
         self._url = self._path = self._query = b""
         self._method = b""
         #: the last head that was found good, and what it said: clients send the same one again and again
-        self._before, self._behind = _NEVER, b""
+        self._before, self._behind = NEVER, b""
         self._memo: RequestHead | None = None
         self._keep_alive = True
         self._version = "1.1"
@@ -94,19 +90,13 @@ class RequestFramer:
         """Take what was read; afterwards look at `arrivals`, `refusal` and `in_message`."""
         if data.startswith(self._before) and not self.in_message:
             # The usual case: one whole request whose head is the last one's but for its Content-Length.
-            before, behind = self._before, self._behind
-            end = data.find(_END, len(before))
-            edge = end - len(behind)
-            digits = data[len(before) : edge]
-            if end > 0 and digits.isdigit() and len(digits) <= MAX_DIGITS and data[edge:end] == behind:
-                body = data[end + 4 :]
-                if len(body) == int(digits) <= self._max_body and self._memo is not None and self.refusal is None:
-                    self.arrivals.append(
-                        Arrival(
-                            self._method, self._path, self._query, self._memo, body, self._keep_alive, self._version
-                        )
-                    )
-                    return
+            body = remembered_body(data, self._before, self._behind)
+            memo = self._memo
+            if body is not None and len(body) <= self._max_body and memo is not None and self.refusal is None:
+                self.arrivals.append(
+                    Arrival(self._method, self._path, self._query, memo, body, self._keep_alive, self._version)
+                )
+                return
         if self._raw:
             data = self._raw + data
             self._raw = b""
@@ -127,7 +117,7 @@ class RequestFramer:
     def _read_head(self, data: bytes) -> bytes:
         if data[0] in b"\r\n":  # RFC 9112 §2.2: empty lines before a request line are to be ignored
             return data.lstrip(b"\r\n")
-        end = data.find(_END)
+        end = data.find(END)
         if end > self._max_head or (end < 0 and len(data) > self._max_head):
             raise HeaderTooLarge(f"The request's head is larger than {self._max_head} bytes (gateway.limits.header).")
         if end < 0:
@@ -156,7 +146,7 @@ class RequestFramer:
 
     def _judge(self, data: bytes, end: int) -> RequestHead:
         """What llhttp says of a head, and what is in it. A good one is remembered."""
-        self._before, self._memo = _NEVER, None
+        self._before, self._memo = NEVER, None
         self._url = b""
         self._complete = self._overrun = False
         parser = self._parser = httptools.HttpRequestParser(self)

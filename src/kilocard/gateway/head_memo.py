@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from kilocard.gateway.heads import MAX_DIGITS, ResponseHead, around_length
-
-_END = b"\r\n\r\n"
-#: no response begins with it
-_NEVER = b"\x00"
+from kilocard.gateway.heads import NEVER, ResponseHead, around_length, remembered_body
 
 
 class HeadMemo:
@@ -15,23 +11,17 @@ class HeadMemo:
     __slots__ = ("before", "behind", "head", "keep_alive")
 
     def __init__(self) -> None:
-        self.before = _NEVER
+        self.before = NEVER
         self.behind = b""
         self.head = ResponseHead(0, b"", b"", False, False, False, False)
         self.keep_alive = False
 
     def remember(self, raw: bytes, head: ResponseHead) -> None:
         around = around_length(raw)
-        self.before, self.behind = (_NEVER, b"") if around is None else around
+        self.before, self.behind = (NEVER, b"") if around is None else around
         self.head = head
         self.keep_alive = not head.close
 
     def body(self, data: bytes) -> bytes | None:
         """The body, if `data` (which starts with `before`) is a whole response with that head and nothing more."""
-        end = data.find(_END, len(self.before))
-        edge = end - len(self.behind)
-        digits = data[len(self.before) : edge]
-        if end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != self.behind:
-            return None
-        body = data[end + 4 :]
-        return body if len(body) == int(digits) else None
+        return remembered_body(data, self.before, self.behind)

@@ -214,6 +214,21 @@ def around_length(raw: bytes) -> tuple[bytes, bytes] | None:
 
 
 MAX_DIGITS = 15
+#: ends a head
+END = b"\r\n\r\n"
+#: no head begins with it: what `before` is while nothing is remembered
+NEVER = b"\x00"
+
+
+def remembered_body(data: bytes, before: bytes, behind: bytes) -> bytes | None:
+    """The body, if `data` (which starts with `before`) is one whole message with that head and nothing more."""
+    end = data.find(END, len(before))
+    edge = end - len(behind)
+    digits = data[len(before) : edge]
+    if end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
+        return None
+    body = data[end + 4 :]
+    return body if len(body) == int(digits) else None
 
 
 def _named(value: bytes, before: set[bytes] | None) -> set[bytes] | None:

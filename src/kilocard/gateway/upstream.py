@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 import httptools
 
 from kilocard.dispatch.events import Fault
-from kilocard.gateway.heads import ResponseHead, read_response_head
+from kilocard.gateway.heads import END, ResponseHead, read_response_head
 
 if TYPE_CHECKING:
     from kilocard.gateway.replica_connections import ReplicaConnections
 
 #: a response head larger than this is a fault of the replica
 MAX_HEAD = 64 * 1024
-_END = b"\r\n\r\n"
 _CR, _LF = b"\r\n"
 #: a chunk with its framing that is larger, or whose size is written another way than engines do, takes llhttp's way
 _MAX_CHUNK = 4096
@@ -154,7 +153,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._raw = b""
         self._need = -1
         while True:
-            end = raw.find(_END)
+            end = raw.find(END)
             if end < 0 or end > MAX_HEAD:
                 if len(raw) > MAX_HEAD:
                     self._fail(f"the replica's response head is larger than {MAX_HEAD} bytes")
