@@ -40,15 +40,21 @@ HOUSE = {
     "routing": room(2, "core", pure=True),
     # asyncio shells of HTTP/1.1 shared by scrape, backends, the admin listener and the emulator
     "net": room(2, "core wire", "httptools uvloop"),
+    "tenancy": room(2, "core spec", pure=True),
     "dispatch": room(3, "core spec routing", pure=True),
     "scrape": room(3, "core metrics engines net spec"),
+    # where tenancy's keys, counts and records are kept: SQLite, files, Redis, PostgreSQL, key sets of issuers
+    "stores": room(3, "core spec tenancy net", "msgspec redis psycopg jwt"),
     "sim": room(4, "core spec engines perf routing dispatch", pure=True),
-    "gateway": room(4, "core spec wire metrics engines dispatch scrape net", "uvloop httptools msgspec"),
+    "gateway": room(4, "core spec wire metrics engines dispatch scrape net tenancy", "uvloop httptools msgspec"),
     "backends": room(4, "core spec engines net", "xllamacpp"),
     "emulator": room(5, "core wire perf sim metrics net", "msgspec"),
+    # several gateway processes on one port: supervisor, link between the processes
+    "workers": room(5, "core spec wire metrics engines dispatch scrape net tenancy stores gateway", "msgspec uvloop"),
     "cli": room(
         6,
-        "core spec wire metrics perf engines routing net dispatch scrape sim gateway backends emulator",
+        "core spec wire metrics perf engines routing net tenancy dispatch scrape stores sim gateway backends emulator "
+        "workers",
         "typer rich uvloop msgspec yaml",
     ),
 }

@@ -13,12 +13,12 @@ from kilocard.backends import models
 from kilocard.backends.local import LocalBackend
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
-from kilocard.gateway.access import unenforced
 from kilocard.gateway.server import Gateway
 from kilocard.scrape.discovery.configured import configured
 from kilocard.spec.load import load
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import listen_address
+from kilocard.tenancy.access import unenforced
 
 
 def read_cluster(path: Path) -> ClusterSpec:

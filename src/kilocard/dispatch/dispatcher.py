@@ -93,7 +93,7 @@ class Dispatcher:
     # --- a request's life
 
     def _arrived(self, event: ev.Arrived) -> Sequence[Instruction]:
-        now, id, name, prompt, declared, deadline = event
+        now, id, name, prompt, declared, deadline, _, _, _ = event
         model = self._models.get(name)
         if model is None:
             return (self._refuse(id, refusals.unknown_model(name, self._models)),)

@@ -32,6 +32,9 @@ class Arrived(NamedTuple):
     prompt_tokens: int  # estimate
     output_tokens: int  # max_tokens, or an estimate
     deadline: float  # when its total time-out ends
+    tenant: str = ""
+    priority: int = 1  # strict class; a lower one leaves the hold queue first
+    weight: float = 1.0  # the tenant's share within its class
 
 
 class Answered(NamedTuple):

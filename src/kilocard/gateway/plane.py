@@ -17,7 +17,6 @@ from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, Re
 from kilocard.dispatch.instructions import Drained, Hold, Probe, Refuse, Send
 from kilocard.engines.base import Engine
 from kilocard.engines.registry import engine as engine_named
-from kilocard.gateway.access import ANYBODY, Access, allow
 from kilocard.gateway.exchange import Exchange
 from kilocard.gateway.local_pages import answer_locally
 from kilocard.gateway.replica_connections import ReplicaConnections
@@ -28,6 +27,7 @@ from kilocard.net.client import fetch
 from kilocard.scrape.poller import Poller
 from kilocard.scrape.status import ScrapeStatus
 from kilocard.spec.model import ClusterSpec, PoolSpec
+from kilocard.tenancy.access import ANYBODY, Access, allow
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Plane:
         self.connections: set[ClientConnection] = set()
         self.exchanges: dict[int, Exchange] = {}
         self.targets: dict[str, Target] = {}
+        #: who else wants to know of each request that has ended: (exchange, outcome, now)
+        self.on_end: list[Callable[[Exchange, str, float], None]] = []
         #: who wants to know that a draining replica has no request left
         self.on_drained: Callable[[str], None] = lambda replica: None
         self.started_at = clock()
@@ -244,7 +246,7 @@ class Plane:
             if self.buffered > self.limits.buffered:
                 raise CapacityError("The gateway's request buffers are full.", code="buffers_full")
             tenant = ANYBODY if access.open else access.who(arrival.head.authorization, arrival.head.api_key)
-            inbound = Inbound(route, arrival, not access.open)
+            inbound = Inbound(route, arrival, tenant)
             if inbound.named is None:
                 if self._only_model is None:
                     raise ClientError(
@@ -269,7 +271,8 @@ class Plane:
         client.current = exchange  # before it is dispatched: it may end at once
         if not client.request_id:
             client.request_id = exchange.request_id
-        arrived = (now, number, model, inbound.prompt_tokens, inbound.output_tokens, exchange.deadline)
+        tokens = (inbound.prompt_tokens, inbound.output_tokens)
+        arrived = (now, number, model, *tokens, exchange.deadline, tenant.name, tenant.priority, tenant.weight)
         self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
@@ -277,6 +280,8 @@ class Plane:
         del self.exchanges[exchange.id]
         self.buffered -= len(exchange.inbound.body)
         self.telemetry.ended(exchange, outcome, now)
+        for tell in self.on_end:
+            tell(exchange, outcome, now)
         exchange.client.next_request()
 
     @property

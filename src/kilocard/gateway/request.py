@@ -8,6 +8,7 @@ from kilocard.core.errors import ClientError
 from kilocard.gateway.framing import Arrival
 from kilocard.gateway.routes import Route
 from kilocard.spec.model import Timeouts
+from kilocard.tenancy.access import ANYBODY, Tenant
 from kilocard.wire import edit, multipart, tokens
 from kilocard.wire.peek import peek
 
@@ -26,7 +27,6 @@ class Inbound:
         "body",
         "head",
         "hide_usage",
-        "keys_are_ours",
         "model",
         "named",
         "output_tokens",
@@ -34,12 +34,13 @@ class Inbound:
         "query",
         "route",
         "stream",
+        "tenant",
     )
 
-    def __init__(self, route: Route, arrival: Arrival, keys_are_ours: bool) -> None:
+    def __init__(self, route: Route, arrival: Arrival, tenant: Tenant) -> None:
         """Raises ClientError where the body can't be read."""
         body = arrival.body
-        self.keys_are_ours = keys_are_ours
+        self.tenant = tenant
         self.route = route
         self.query = arrival.query
         self.head = arrival.head
@@ -104,7 +105,7 @@ class Inbound:
             self.query,
             target.connections.host_header,
             self.head.forward,
-            b"" if self.keys_are_ours else self.head.credentials,
+            self.head.credentials if self.tenant is ANYBODY else b"",
             upstream_id,
             len(body),
         )

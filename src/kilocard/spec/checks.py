@@ -176,9 +176,20 @@ def _check_tenants(spec: ClusterSpec, problems: Problems) -> None:
             if other != name:
                 path = ("tenants", name, "keys", place)
                 problems.add(path, f"is a key of the tenant {show(other)} too", "make one key for each tenant")
+        for model in tenant.model_limits:
+            if model not in spec.models and not problems.touches(("models", model)):
+                here: Path = ("tenants", name, "model_limits", model)
+                problems.add(here, "is no model of this file", did_you_mean(model, spec.models))
         for place, model in enumerate(tenant.models):
             if model not in spec.models and not problems.touches(("models", model)):
                 path = ("tenants", name, "models", place)
                 problems.add(
                     path, f"is {show(model)}, which is no model of this file", did_you_mean(model, spec.models)
+                )
+    for name, pool in spec.pools.items():
+        for place, owner in enumerate(pool.tenants):
+            if owner not in spec.tenants and not problems.touches(("tenants", owner)):
+                path = ("pools", name, "tenants", place)
+                problems.add(
+                    path, f"is {show(owner)}, which is no tenant of this file", did_you_mean(owner, spec.tenants)
                 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kilocard.spec.services import AccessLogSpec, OidcSpec, RecordSpec, TlsSpec, TracingSpec, UsageSpec
+
 Scalar = str | int | float | bool | None
 
 
@@ -32,11 +34,15 @@ class Limits:
 
     body: int = 32 * 1024 * 1024
     header: int = 64 * 1024
+    #: the request's path and query
+    url: int = 8 * 1024
     #: all request bodies and response buffers of the gateway together
     buffered: int = 1024 * 1024 * 1024
     connections: int = 20_000
     #: a client has this long to send a whole request head or to go on with its body
     client_idle: float = 30.0
+    #: and sends its body at this many bytes a second at least, once `client_idle` is over
+    body_rate: int = 1024
     #: how long an idle client connection is kept (more than the usual load balancer's 60 s)
     keep_alive: float = 75.0
 
@@ -55,6 +61,24 @@ class GatewaySpec:
     drain: float = 120.0
     #: SSE comment to the client after this long without a byte while a stream waits; 0 = never
     keep_alive_comment: float = 0.0
+    #: serve without keys on an address that other machines reach
+    allow_open: bool = False
+    tls: TlsSpec | None = None
+    #: the embedded store (SQLite: keys, budgets, usage); None: the default place
+    store: str | None = None
+    #: further hashes of keys, by tenant; followed while the gateway runs
+    keys_file: str | None = None
+    oidc: OidcSpec | None = None
+    #: redis:// URL where several gateways share their limits; None: this gateway counts alone
+    limit_store: str | None = None
+    usage: UsageSpec = UsageSpec()  # noqa: RUF009  # frozen, so shared safely
+    access_log: AccessLogSpec | None = None
+    tracing: TracingSpec | None = None
+    record: RecordSpec | None = None
+    #: answer `x-kilocard-receipt` with how the request was routed
+    receipts: bool = True
+    #: follow changes of the cluster file
+    watch: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +122,28 @@ class RetrySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineSpec:
+    """A request that was in flight when replicas died is refused for a while."""
+
+    #: this many deaths; 0: never
+    deaths: int = 2
+    #: how long, and how long a death is remembered
+    ttl: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class HedgeSpec:
+    """A second attempt on another replica where the first token is late; whoever answers first wins."""
+
+    #: seconds without a first token; None: the replica's own p95, once that is known
+    after: float | None = None
+    #: of the requests, at most this share is sent twice
+    budget: float = 0.02
+    #: only while less than this share of the model's capacity is in use
+    max_load: float = 0.7
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A public model name and the pools behind it, by weight."""
 
@@ -108,6 +154,9 @@ class ModelSpec:
     eject: EjectSpec = EjectSpec()
     hold: HoldSpec = HoldSpec()
     retry: RetrySpec = RetrySpec()
+    quarantine: QuarantineSpec = QuarantineSpec()
+    #: None: no hedging
+    hedge: HedgeSpec | None = None
     #: a new replica's share of traffic rises over this long
     slow_start: float = 10.0
 
@@ -194,6 +243,8 @@ class PoolSpec:
     start: StartSpec = StartSpec()
     #: emulated engine only: name or path of a speed profile
     profile: str | None = None
+    #: tenants that have this pool to themselves; empty: everybody's
+    tenants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +252,9 @@ class TenantLimits:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrency: int | None = None
+    #: budgets by the calendar, in UTC
+    tokens_per_day: int | None = None
+    tokens_per_month: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +263,11 @@ class TenantSpec:
     keys: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     limits: TenantLimits = TenantLimits()
+    #: further limits, each for one model; both hold
+    model_limits: Mapping[str, TenantLimits] = field(default_factory=dict)
     priority: str = "normal"
+    #: share of the capacity within its priority, relative to other tenants'
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

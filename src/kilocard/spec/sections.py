@@ -154,6 +154,8 @@ class Named:
     noun: str
     name: str
     name_advice: str
+    #: whether a section's dataclass has a `name`
+    told: bool = True
 
     @property
     def label(self) -> str:
@@ -170,7 +172,7 @@ class Named:
             if not re.fullmatch(self.name, name, re.ASCII):
                 at.problems.add(here.path, f"is no name for a {self.noun}", self.name_advice)
             try:
-                if isinstance(self.kind, Section):
+                if isinstance(self.kind, Section) and self.told:
                     result[name] = self.kind.read(item, here, name=name)
                 else:
                     result[name] = self.kind.read(item, here)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from kilocard.spec.kinds import DURATION, At, Choice, Text, Whole
+from kilocard.spec.kinds import DURATION, At, Choice, Number, Text, Whole
 from kilocard.spec.model import ClusterSpec, ModelSpec, TenantLimits, TenantSpec
 from kilocard.spec.sections import Key, ListOf, Named, Section, Weights
-from kilocard.spec.table_gateway import EJECT, GATEWAY, HOLD, OVERHEAT, RETRY
+from kilocard.spec.table_gateway import GATEWAY
+from kilocard.spec.table_model import EJECT, HEDGE, HOLD, OVERHEAT, QUARANTINE, RETRY
 from kilocard.spec.table_pool import pool_section
 from kilocard.spec.tenant_key import KEY_HASH
 from kilocard.spec.vocabulary import (
@@ -53,6 +54,8 @@ MODEL = Section(
         Key("eject", EJECT, "When a failing replica is taken out."),
         Key("hold", HOLD, "How many requests wait in the gateway, and how long."),
         Key("retry", RETRY, "Retries on other replicas."),
+        Key("quarantine", QUARANTINE, "What happens to requests that kill replicas."),
+        Key("hedge", HEDGE, "A second attempt where the first token is late. Left out: none."),
         Key("slow_start", DURATION, "A new replica's share of traffic rises over this long."),
     ),
     "Model",
@@ -66,6 +69,8 @@ TENANT_LIMITS = Section(
         Key("requests_per_minute", Whole(1), "Requests per minute."),
         Key("tokens_per_minute", Whole(1, 10**12), "Prompt and output tokens per minute."),
         Key("concurrency", Whole(1), "Requests at once."),
+        Key("tokens_per_day", Whole(1, 10**15), "Prompt and output tokens per day (UTC)."),
+        Key("tokens_per_month", Whole(1, 10**15), "Prompt and output tokens per calendar month (UTC)."),
     ),
     "TenantLimits",
 )
@@ -77,7 +82,17 @@ TENANT = Section(
         Key("keys", ListOf(KEY_HASH, "sha256:…", secret=True), "Hashes of API keys, from `kilocard keys create`."),
         Key("models", ListOf(Text(), "model"), "Models that the tenant may use.", default="all models"),
         Key("limits", TENANT_LIMITS, "What the tenant may use."),
+        Key(
+            "model_limits",
+            Named(TENANT_LIMITS, "model", NAME, NAME_ADVICE, told=False),
+            "What the tenant may use of single models; these and `limits` both hold.",
+        ),
         Key("priority", Choice(PRIORITIES), "Whose requests leave the hold queue first."),
+        Key(
+            "weight",
+            Number(label="number > 0", not_zero="write a weight above 0"),
+            "Share of the capacity among tenants of the same priority: 2 gets twice as many tokens as 1.",
+        ),
     ),
     "Tenant",
 )

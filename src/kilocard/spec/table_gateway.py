@@ -1,12 +1,11 @@
-"""The keys of `gateway:`, and of what a model may set about its replicas' health."""
+"""The keys of `gateway:`."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from kilocard.spec.kinds import DURATION, LISTEN, SHARE, SIZE, SOME_SHARE, SOME_TIME, At, Number, Whole
-from kilocard.spec.model import EjectSpec, GatewaySpec, HoldSpec, Limits, OverheatSpec, RetrySpec, Timeouts
+from kilocard.spec.kinds import DURATION, LISTEN, SIZE, SOME_TIME, Text, Whole, YesNo
+from kilocard.spec.model import GatewaySpec, Limits, Timeouts
 from kilocard.spec.sections import Key, Section
+from kilocard.spec.table_services import ACCESS_LOG, OIDC, RECORD, TLS, TRACING, USAGE
 
 TIMEOUTS = Section(
     Timeouts(),
@@ -33,9 +32,11 @@ LIMITS = Section(
     (
         Key("body", SIZE, "Largest request body; more is answered with 413."),
         Key("header", SIZE, "Largest request head; more is answered with 431."),
+        Key("url", SIZE, "Longest path and query; more is answered with 414."),
         Key("buffered", SIZE, "All request bodies and response buffers of the gateway together."),
         Key("connections", Whole(1, 10_000_000), "Most client connections at once."),
         Key("client_idle", SOME_TIME, "A client has this long to send a request head, or to go on with its body."),
+        Key("body_rate", Whole(0), "Bytes a second that a body has to come with after that; 0: any."),
         Key("keep_alive", SOME_TIME, "How long an idle client connection is kept (balancers usually keep 60 s)."),
     ),
     "Limits",
@@ -55,74 +56,31 @@ GATEWAY = Section(
         Key(
             "keep_alive_comment", DURATION, "SSE comment to a waiting client after this long without a byte; 0: never."
         ),
+        Key(
+            "allow_open",
+            YesNo(),
+            "Serve everybody although there are no tenants and other machines can reach `listen`.",
+        ),
+        Key("tls", TLS, "Serve HTTPS. Left out: plain HTTP."),
+        Key(
+            "store",
+            Text(),
+            "File of the embedded store (SQLite): keys, budgets, usage.",
+            default="`kilocard.db` in `$KILOCARD_HOME` or `~/.cache/kilocard`",
+        ),
+        Key("keys_file", Text(), "Further hashes of keys, as `tenant: [sha256:…]`; followed while the gateway runs."),
+        Key("oidc", OIDC, "Bearer tokens of an identity provider, beside keys (extra `oidc`)."),
+        Key(
+            "limit_store",
+            Text(pattern=r"rediss?://\S+", advice="write redis://host:port/0", label="redis:// URL"),
+            "Where several gateways share tenants' limits (extra `redis`). Left out: this gateway counts alone.",
+        ),
+        Key("usage", USAGE, "The ledger of what each request used."),
+        Key("access_log", ACCESS_LOG, "One JSON line for each request; a path, or - for standard output."),
+        Key("tracing", TRACING, "OpenTelemetry spans (extra `otel`)."),
+        Key("record", RECORD, "The decision log, to be replayed later."),
+        Key("receipts", YesNo(), "Say how a request was routed to clients that ask with `x-kilocard-receipt`."),
+        Key("watch", YesNo(), "Take over changes of the cluster file while running."),
     ),
     "Gateway",
-)
-
-
-def _settle_overheat(values: dict[str, Any], at: At) -> dict[str, Any]:
-    """A lower `kv_usage` pulls the default of `kv_recover` down with it, else it would be above it."""
-    if "kv_recover" not in values and "kv_usage" in values:
-        values["kv_recover"] = min(OverheatSpec().kv_recover, round(values["kv_usage"] * 0.9, 6))
-    return values
-
-
-OVERHEAT = Section(
-    OverheatSpec(),
-    "Takes a replica out of routing while its own queue or KV cache is full.",
-    (
-        Key("waiting", Number(), "Out when more requests than this wait in the engine."),
-        Key("kv_usage", SOME_SHARE, "Out when more than this share of the KV cache is in use."),
-        Key("recover", SHARE, "Back in when waiting is at most this share of `waiting` …"),
-        Key(
-            "kv_recover", SHARE, "… and KV usage is at most this.", default="0.85, or 0.9 × `kv_usage` if that is less"
-        ),
-    ),
-    "Overheat",
-    settle=_settle_overheat,
-)
-
-
-def settle_backoff(blank: Any) -> Any:
-    """A longer `backoff` pulls the default of `backoff_max` up with it."""
-
-    def settle(values: dict[str, Any], at: At) -> dict[str, Any]:
-        if "backoff_max" not in values and "backoff" in values:
-            values["backoff_max"] = max(blank.backoff_max, values["backoff"])
-        return values
-
-    return settle
-
-
-EJECT = Section(
-    EjectSpec(),
-    "Takes a failing replica out.",
-    (
-        Key("consecutive", Whole(1), "Out after this many failures in a row."),
-        Key("error_share", SOME_SHARE, "Or after this share of failures over `window`."),
-        Key("window", SOME_TIME, "What `error_share` looks back on."),
-        Key("minimum", Whole(1), "Requests in `window` before `error_share` counts."),
-        Key("backoff", SOME_TIME, "How long the first time; doubles each time."),
-        Key("backoff_max", SOME_TIME, "Never longer than this.", default="1m, or `backoff` if that is more"),
-        Key("max_share", SHARE, "Never more than this share of a pool; one replica always stays in."),
-    ),
-    "Eject",
-    settle=settle_backoff(EjectSpec()),
-)
-
-HOLD = Section(
-    HoldSpec(),
-    "Requests that wait in the gateway while every replica is full.",
-    (
-        Key("max", Whole(0, 10_000_000), "Most requests that wait; 0: none, refuse at once."),
-        Key("timeout", SOME_TIME, "Longest wait; then 503 with Retry-After."),
-    ),
-    "Hold",
-)
-
-RETRY = Section(
-    RetrySpec(),
-    "What happens when a replica fails before the first content byte.",
-    (Key("attempts", Whole(1, 100), "Attempts in all, on different replicas; 1: no retry."),),
-    "Retry",
 )

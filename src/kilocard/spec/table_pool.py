@@ -11,12 +11,11 @@ from kilocard.spec.kinds import (
     SOME_TIME,
     At,
     Choice,
-    FlagValue,
     Number,
     Text,
     Whole,
-    Words,
 )
+from kilocard.spec.kinds_command import FlagValue, Words
 from kilocard.spec.model import (
     DrainSpec,
     GpuSpec,
@@ -28,7 +27,7 @@ from kilocard.spec.model import (
     StartSpec,
 )
 from kilocard.spec.sections import Key, ListOf, Named, Section
-from kilocard.spec.table_gateway import settle_backoff
+from kilocard.spec.table_model import settle_backoff
 from kilocard.spec.vocabulary import SIGNALS
 
 MOST_REPLICAS = 100_000
@@ -184,6 +183,7 @@ def pool_section(engines: frozenset[str]) -> Section:
             Key("drain", DRAIN, "How a replica is stopped; one duration means `grace`."),
             Key("start", START, "How replicas are started and restarted."),
             Key("profile", Text(), "Emulated engine: name or path of the speed profile."),
+            Key("tenants", ListOf(Text(), "tenant"), "Tenants that have this pool to themselves.", default="everybody"),
         ),
         "Pool",
     )

@@ -15,6 +15,7 @@ from kilocard.gateway.heads import read_request_head
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
+from kilocard.tenancy.access import ANYBODY, Tenant
 
 
 @dataclass
@@ -32,7 +33,11 @@ FORM = b"/v1/audio/transcriptions"
 
 def inbound(body: bytes, path: bytes = CHAT, query: bytes = b"", *lines: bytes, keys_are_ours: bool = False) -> Inbound:
     head = read_request_head(b"\r\n".join([b"POST / HTTP/1.1", *lines]))
-    return Inbound(INFERENCE[path], Arrival(b"POST", path, query, head, body, True, "1.1"), keys_are_ours)
+    return Inbound(
+        INFERENCE[path],
+        Arrival(b"POST", path, query, head, body, True, "1.1"),
+        Tenant("t", None) if keys_are_ours else ANYBODY,
+    )
 
 
 def sent(one: Inbound, **target: object) -> tuple[list[bytes], bytes]:

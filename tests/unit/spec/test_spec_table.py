@@ -59,7 +59,7 @@ def test_every_dataclass_of_the_model_is_in_the_table() -> None:
     ("section", "key"), key_ids(), ids=lambda value: getattr(value, "title", getattr(value, "name", ""))
 )
 def test_every_key_says_what_it_means(section: Section, key: Key) -> None:
-    assert key.doc[0].isupper() or key.doc.startswith("…")
+    assert key.doc[0].isupper() or key.doc[0] == "`" or key.doc.startswith("…")
     assert key.doc.endswith((".", "…"))
 
 

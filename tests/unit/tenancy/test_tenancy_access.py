@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilocard.core.errors import Forbidden, KilocardError, Unauthorized
-from kilocard.gateway.access import ANYBODY, REMEMBERED, Access, unenforced
 from kilocard.spec.model import ClusterSpec, TenantLimits, TenantSpec
+from kilocard.tenancy.access import ANYBODY, REMEMBERED, Access, unenforced
 from kilocard.wire.failure import error_body
 
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kilocard.core.errors import Forbidden, Unauthorized
-from kilocard.spec.model import ClusterSpec, TenantSpec
+from kilocard.spec.model import ClusterSpec, TenantLimits, TenantSpec
 
 #: header values that are remembered. Only those of known keys are, so a guesser can neither fill nor flush the memory
 REMEMBERED = 1024
 _PREFIX = "sha256:"
+
+
+#: places of the words of `priority` in the order in which they are served; 0 is served first
+PRIORITY = {"high": 0, "normal": 1, "low": 2}
 
 
 class Tenant(NamedTuple):
@@ -24,6 +29,17 @@ class Tenant(NamedTuple):
     name: str
     #: public model names; None: all
     models: frozenset[str] | None
+    #: strict class: a lower one is served first
+    priority: int = PRIORITY["normal"]
+    #: share among tenants of one class
+    weight: float = 1.0
+    limits: TenantLimits = TenantLimits()
+    model_limits: Mapping[str, TenantLimits] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, spec: TenantSpec) -> Tenant:
+        models = frozenset(spec.models) or None
+        return cls(spec.name, models, PRIORITY[spec.priority], spec.weight, spec.limits, spec.model_limits)
 
     def may_use(self, model: str) -> bool:
         return self.models is None or model in self.models
@@ -44,8 +60,8 @@ class Access:
         self._by_digest: dict[bytes, Tenant] = {}
         self._by_header: dict[bytes, Tenant] = {}
         self._by_x_api_key: dict[bytes, Tenant] = {}
-        for name, spec in tenants.items():
-            tenant = Tenant(name, frozenset(spec.models) or None)
+        for spec in tenants.values():
+            tenant = Tenant.of(spec)
             for key in spec.keys:
                 self._by_digest[bytes.fromhex(key.removeprefix(_PREFIX))] = tenant
 
