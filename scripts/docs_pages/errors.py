@@ -82,6 +82,7 @@ address_in_use | can't listen there | another gateway runs? `--port`, `--admin-p
 backend_error | a process, port or file on this machine | read the message
 gpu_shortage | fewer GPUs than the replicas need; the message says who holds which | fewer replicas
 engine_error | an engine can't be started like that | read the message
+store_error | the embedded store, or another one, can't be opened, read or written | see the message
 bad_engine_argument | `args` has a flag that is kilocard's to set, or that makes no sense | see the message
 """)
 

@@ -15,6 +15,7 @@
     ├── UpstreamError                  502  exit 1   a replica broke it
     │   └── UpstreamTimeout            504
     ├── EngineError                    500  exit 1   an engine can't be started or understood
+    ├── StoreError                     500  exit 1   keys, counts or usage can't be read or written
     └── BackendError                   500  exit 1   processes, ports, GPUs
         └── GpuShortage                500
 
@@ -136,6 +137,10 @@ class UpstreamTimeout(UpstreamError):
 
 class EngineError(KilocardError):
     kind = default_code = "engine_error"
+
+
+class StoreError(KilocardError):
+    kind = default_code = "store_error"
 
 
 class BackendError(KilocardError):

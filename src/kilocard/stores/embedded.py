@@ -1,0 +1,34 @@
+"""The embedded store: one SQLite file for what a gateway has to remember. Each user of it brings its own tables."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from kilocard.core.errors import StoreError
+
+#: another process may be writing: wait this long for it, in seconds
+BUSY = 5.0
+
+
+def connect(path: Path, *tables: str) -> sqlite3.Connection:
+    """Open the store, make it if need be (readable by its owner alone), and run `tables` (CREATE … IF NOT EXISTS).
+
+    WAL: readers and one writer don't block each other, and a killed process leaves a whole database. With
+    synchronous=NORMAL a power cut may lose the last commits, never the file.
+    The connection may be used by one thread at a time, whichever it is. Raises StoreError.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        store = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        store.execute("PRAGMA journal_mode=WAL")
+        store.execute("PRAGMA synchronous=NORMAL")
+        for table in tables:
+            store.execute(table)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"{path}: can't be used as the embedded store: {error}. Name another file with gateway.store."
+        ) from error
+    return store
