@@ -46,6 +46,7 @@ CLIENT = _client("""
 401 | missing_api_key | the cluster file has tenants, and no key came | send `Authorization: Bearer KEY`
 401 | invalid_api_key | the key is not known here | check the key and the gateway's address
 403 | model_not_allowed | this key may not use the model | GET `/v1/models` lists those that it may
+403 | local_only | the admin address takes changes only from its own machine, and not from a browser | ask from there
 404 | model_not_found | no such model; the message lists those that exist | use one of them
 404 | unknown_path | no such route here | see [the routes](../gateway.md#routes)
 404 | not_found | anything else that is not there | read the message

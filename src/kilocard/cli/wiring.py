@@ -19,6 +19,7 @@ from kilocard.spec.load import load
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import listen_address
 from kilocard.tenancy.access import unenforced
+from kilocard.tenancy.openness import exposures, refuse_open
 
 
 def read_cluster(path: Path) -> ClusterSpec:
@@ -27,7 +28,7 @@ def read_cluster(path: Path) -> ClusterSpec:
 
 
 def listening_on(spec: ClusterSpec, port: int | None, admin_port: int | None) -> ClusterSpec:
-    """The same cluster with other ports, from the command line."""
+    """The same cluster with other ports, from the command line. Raises UsageError where it must not listen there."""
     gateway = spec.gateway
     if port is not None:
         gateway = replace(gateway, listen=f"{_host(gateway.listen)}:{_port(port)}")
@@ -35,7 +36,9 @@ def listening_on(spec: ClusterSpec, port: int | None, admin_port: int | None) ->
         gateway = replace(gateway, admin=f"{_host(gateway.admin)}:{_port(admin_port)}")
     if gateway.listen == gateway.admin and not gateway.listen.endswith(":0"):
         raise UsageError(f"the gateway and its admin listener can't both use {gateway.listen}")
-    return replace(spec, gateway=gateway)
+    spec = replace(spec, gateway=gateway)
+    refuse_open(spec)
+    return spec
 
 
 def _host(listen: str) -> str:
@@ -51,11 +54,7 @@ def _port(port: int) -> int:
 
 def warnings(spec: ClusterSpec) -> list[str]:
     """What whoever starts this cluster should know at once, a sentence each."""
-    said = unenforced(spec)
-    host = listen_address(spec.gateway.listen).host
-    if not spec.tenants and host not in {"127.0.0.1", "::1", "localhost"}:
-        said.append(f"The gateway listens on {host} and asks for no keys: whoever reaches it may use it (tenants).")
-    return said
+    return [*unenforced(spec), *exposures(spec)]
 
 
 def cache_dir() -> Path:

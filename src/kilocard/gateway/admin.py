@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kilocard.core.errors import MethodNotAllowed, NotFound
+from kilocard.gateway.admin_guard import only_from_here
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.state import state
 from kilocard.metrics.render import CONTENT_TYPE
@@ -27,6 +28,7 @@ class Admin:
     async def __call__(self, request: Request, reply: Reply) -> Answer:
         plane = self._plane
         if request.method not in ("GET", "HEAD"):
+            only_from_here(reply.peer, request.headers)
             raise MethodNotAllowed("The admin address only answers GET.")
         if request.path == "/healthz":
             return Answer(200, _JSON, '{"status":"ok"}')

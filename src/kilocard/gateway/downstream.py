@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
 from kilocard.gateway.framing import Arrival, RequestFramer
-from kilocard.gateway.heads import status_line
+from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ class ClientConnection(asyncio.Protocol):
 
     def write_error(self, error: KilocardError, body: bytes, headers: bytes = b"") -> None:
         block = status_line(error.http_status) + b"content-type: application/json\r\n" + headers
+        if error.http_status == 401:
+            block += ASK_FOR_KEY if error.code == "missing_api_key" else REFUSED_KEY
         if error.retry_after is not None:
             block += b"retry-after: %d\r\n" % max(1, round(error.retry_after))
         self.write_whole(block, body)

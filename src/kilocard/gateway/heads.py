@@ -69,6 +69,11 @@ STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".enco
 STREAM_HEADERS = b"cache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
 
+#: RFC 6750 §3: what a 401 says of how to get in; an error is named only where a key came
+ASK_FOR_KEY = b'www-authenticate: Bearer realm="kilocard"\r\n'
+REFUSED_KEY = b'www-authenticate: Bearer realm="kilocard", error="invalid_token"\r\n'
+
+
 def status_line(code: int) -> bytes:
     return STATUS_LINE.get(code) or b"HTTP/1.1 %d Status\r\n" % code
 
@@ -128,6 +133,7 @@ def read_request_head(raw: bytes) -> RequestHead:
             credentials += line + b"\r\n"
     if named:
         keep = _without(keep, named)
+        credentials = b"".join(line + b"\r\n" for line in _without(credentials.split(b"\r\n")[:-1], named))
     keep.append(b"")
     block = b"\r\n".join(keep)
     return RequestHead(block, request_id, kind, length, chunked, expects, authorization, api_key, credentials)

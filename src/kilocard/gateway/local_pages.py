@@ -25,7 +25,8 @@ def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> 
     try:
         status, body = _page(plane, arrival)
     except KilocardError as error:
-        client.write_error(error, error_body(error), b"allow: POST\r\n" if error.http_status == 405 else b"")
+        body = b"" if arrival.method == b"HEAD" else error_body(error)  # a body would be read as the next answer's head
+        client.write_error(error, body, b"allow: POST\r\n" if error.http_status == 405 else b"")
         plane.telemetry.bad_request(error)
     else:
         client.write_whole(status_line(status) + _JSON, b"" if arrival.method == b"HEAD" else body)

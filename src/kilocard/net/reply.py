@@ -53,6 +53,12 @@ class Reply:
         self.paused = False
 
     @property
+    def peer(self) -> str:
+        """The client's IP address; empty where it is not known."""
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) else ""
+
+    @property
     def gone(self) -> bool:
         return self._transport.is_closing()
 

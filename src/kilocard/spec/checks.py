@@ -169,6 +169,11 @@ def _check_endpoints(spec: ClusterSpec, problems: Problems) -> None:
 
 
 def _check_tenants(spec: ClusterSpec, problems: Problems) -> None:
+    if not spec.tenants and not problems.touches(("tenants",)):
+        for key in ("keys_file", "oidc"):
+            if getattr(spec.gateway, key) is not None and not problems.touches(("gateway", key)):
+                advice = "declare tenants: {name: {}} for each tenant that it names"
+                problems.add(("gateway", key), "is there, but without tenants the gateway asks for no keys", advice)
     owners: dict[str, str] = {}
     for name, tenant in spec.tenants.items():
         for place, key in enumerate(tenant.keys):

@@ -110,6 +110,21 @@ def test_keys_are_apart_from_all_else(spelling: int) -> None:
     assert head.forward == b"a: b\r\nx-authorization: c\r\n"
 
 
+@pytest.mark.parametrize(
+    ("connection", "left"),
+    [
+        (b"authorization", b"x-api-key: k2\r\n"),
+        (b"X-Api-Key", b"Authorization: Bearer k\r\n"),
+        (b"keep-alive, X-API-KEY , Authorization", b""),
+    ],
+)
+def test_keys_that_connection_names_stay_in_their_hop_too(connection: bytes, left: bytes) -> None:
+    head = read_request_head(request(b"Authorization: Bearer k", b"x-api-key: k2", b"connection: " + connection))
+    assert (head.authorization, head.api_key) == (b"Bearer k", b"k2")  # for this hop they are there
+    assert head.credentials == left
+    assert head.forward == b""
+
+
 @pytest.mark.parametrize("spelling", [0, 0b1, 0b10000001, 2**20 - 1])
 def test_what_is_read_of_a_response(spelling: int) -> None:
     lines = (

@@ -1,0 +1,103 @@
+"""Keys through the real gateway: what a refusal says, what engines never see, who may change things."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stub_engine import answer, gateway_over, run
+
+from kilocard.net.client import fetch
+from kilocard.spec.model import TenantSpec
+
+KEY = "kc-secret-of-team-a"
+TENANTS = {"team-a": TenantSpec("team-a", keys=("sha256:" + hashlib.sha256(KEY.encode()).hexdigest(),))}
+
+
+def test_a_401_says_how_to_get_in() -> None:
+    async def story() -> None:
+        async with gateway_over(answer, tenants=TENANTS) as setup:
+            for headers, challenge in (
+                ([], 'Bearer realm="kilocard"'),
+                ([("authorization", "Bearer wrong")], 'Bearer realm="kilocard", error="invalid_token"'),
+                ([("x-api-key", "wrong")], 'Bearer realm="kilocard", error="invalid_token"'),
+            ):
+                for path in ("/v1/chat/completions", "/v1/messages"):
+                    response = await setup.post({"model": "m"}, path, headers=headers)
+                    assert (response.status, response.headers["www-authenticate"]) == (401, challenge)
+                response = await fetch(setup.url + "/v1/models", headers=headers, timeout=2)
+                assert (response.status, response.headers["www-authenticate"]) == (401, challenge)
+            response = await setup.post({"model": "m"}, headers=[("authorization", f"Bearer {KEY}")])
+            assert response.status == 200 and "www-authenticate" not in response.headers
+
+    run(story())
+
+
+def test_a_refused_head_request_leaves_no_body_behind() -> None:
+    async def story() -> None:
+        async with gateway_over(answer, tenants=TENANTS) as setup:
+            reader, writer = await setup.raw()
+            ask = b" /v1/models HTTP/1.1\r\nhost: x\r\n"
+            key = f"authorization: Bearer {KEY}\r\n".encode()
+            writer.write(b"HEAD" + ask + b"\r\n" + b"GET" + ask + key + b"\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "connection", ["authorization", "Authorization, x-api-key", "keep-alive, X-API-KEY", "close, authorization"]
+)
+@pytest.mark.parametrize("tenants", [TENANTS, None], ids=["tenants", "open"])
+def test_no_trick_with_connection_brings_a_key_to_an_engine(
+    connection: str, tenants: dict[str, TenantSpec] | None
+) -> None:
+    async def story() -> None:
+        async with gateway_over(answer, tenants=tenants) as setup:
+            keys = [("authorization", f"Bearer {KEY}"), ("x-api-key", KEY)]
+            for _ in range(2):
+                response = await setup.post({"model": "m"}, headers=[*keys, ("connection", connection)])
+                assert response.status == 200
+                seen = setup.engines[0].asked[-1].headers
+                named = {name.strip().lower() for name in connection.split(",")}
+                left = {"authorization", "x-api-key"} - named if tenants is None else set()
+                assert {"authorization", "x-api-key"} & set(seen) == left
+
+    run(story())
+
+
+def test_the_admin_address_takes_no_change_from_a_web_page() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            url = f"http://127.0.0.1:{setup.gateway.admin_port}/state"
+            page = await fetch(url, method="POST", headers=[("origin", "https://example.com")], timeout=2)
+            assert (page.status, json.loads(page.body)["error"]["code"]) == (403, "local_only")
+            program = await fetch(url, method="POST", timeout=2)
+            assert json.loads(program.body)["error"]["code"] != "local_only"
+            assert (await fetch(url, headers=[("origin", "https://example.com")], timeout=2)).status == 200
+
+    run(story())
+
+
+@pytest.mark.parametrize("command", [["gateway"], ["up"], ["up", "--port", "0"]])
+def test_open_on_every_interface_is_refused_at_the_start(command: list[str], tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(
+        "gateway: {listen: 0.0.0.0:0, admin: 127.0.0.1:0}\n"
+        "pools: {m: {engine: external, endpoints: ['http://127.0.0.1:9']}}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "kilocard", command[0], str(cluster), *command[1:]],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 2
+    assert "gateway.allow_open: true" in done.stderr and "tenants" in done.stderr
+    assert "Traceback" not in done.stderr
