@@ -14,6 +14,7 @@ from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
 from kilocard.dispatch.instructions import Drained, Instruction, Probe
 from kilocard.dispatch.placing import Placer
+from kilocard.dispatch.reconfigure import Reconfigurer
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.request import LiveRequest
 from kilocard.dispatch.retry import SHARE as RETRY_SHARE
@@ -71,6 +72,7 @@ class Dispatcher:
             ev.Scraped: self._scraped,
             ev.Probed: self._probed,
             ev.Tick: self._tick,
+            ev.Reconfigured: Reconfigurer(self.fleet, placer, self._room, self._requests, rng).change,
         }
 
     def handle(self, event: Event) -> Sequence[Instruction]:

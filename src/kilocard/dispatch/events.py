@@ -5,10 +5,13 @@ NamedTuples because they are immutable and cost 0.3 µs; a request makes three t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from kilocard.core.load import LoadSample
+from kilocard.dispatch.config import PoolFacts
+from kilocard.spec.model import ModelSpec
 
 
 class Fault(Enum):
@@ -122,6 +125,19 @@ class Tick(NamedTuple):
     now: float
 
 
+class Reconfigured(NamedTuple):
+    """The cluster file has changed: these are the models and pools now, all of them.
+
+    Requests that run go on where they are. Held ones take the new ways, or end where their model is gone. Replicas of a
+    pool that is gone drain.
+    """
+
+    now: float
+    models: Mapping[str, ModelSpec]
+    pools: Mapping[str, PoolFacts]
+    scrape_interval: float
+
+
 Event = (
     Arrived
     | Answered
@@ -135,4 +151,5 @@ Event = (
     | Scraped
     | Probed
     | Tick
+    | Reconfigured
 )

@@ -9,13 +9,13 @@ from kilocard.core.load import LoadSample
 from kilocard.dispatch.config import PROBE_TIMEOUT, PoolFacts
 from kilocard.dispatch.events import Fault
 from kilocard.dispatch.health import OPEN, OUT, TRANSITIONS, Signal, State, may_be_out
+from kilocard.dispatch.layout import lay_out
 from kilocard.dispatch.overheat import judge, set_thresholds
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.slow_start import allowance
 from kilocard.dispatch.stats import Stats
-from kilocard.dispatch.topology import Model, Pool, Route
+from kilocard.dispatch.topology import Model, Pool
 from kilocard.routing.load import UNBOUNDED
-from kilocard.routing.registry import make_policy
 from kilocard.spec.model import ModelSpec
 
 #: a failing replica that has to stay in looks this many requests busier per failure, up to a bound, for some seconds
@@ -37,21 +37,29 @@ class Fleet:
         self.pools: dict[str, Pool] = {}
         self.models: dict[str, Model] = {}
         self.replicas: dict[str, Replica] = {}
-        for name, spec in models.items():
-            routes = []
-            for pool_name, weight in spec.pools.items():
-                pool = self.pools.get(pool_name)
-                if pool is None:
-                    pool = self.pools[pool_name] = Pool(pool_name, pools.get(pool_name, PoolFacts()), spec)
-                if weight > 0:
-                    route = Route(pool, weight, make_policy(spec.policy, rng))
-                    pool.policies += (route.policy,)
-                    if route.policy.observes:
-                        pool.observers += (route.policy,)
-                    routes.append(route)
-            model = self.models[name] = Model(spec, tuple(routes))
-            for route in routes:
-                route.pool.models += (model,)
+        lay_out(self, models, pools, rng)
+
+    def change(
+        self, now: float, models: Mapping[str, ModelSpec], pools: Mapping[str, PoolFacts], scrape_interval: float
+    ) -> list[str]:
+        """The cluster file has changed. Replicas stay as they are, under the new bounds; those of pools that are no
+        more drain. Returns those among them that have no request left."""
+        gone = lay_out(self, models, pools, self._rng)
+        self._interval = scrape_interval
+        idle = []
+        for pool in gone:
+            for replica in list(pool.replicas.values()):
+                self.drain(now, replica.id)
+                if not replica.in_flight:
+                    idle.append(replica.id)
+        for pool in self.pools.values():
+            for replica in pool.replicas.values():
+                replica.interval = scrape_interval
+                replica.runs_at_once(pool.facts.max_running)
+                set_thresholds(replica, pool.spec.overheat)
+                self.relist(now, replica)
+            self._keep_floor(now, pool)
+        return idle
 
     # --- membership
 
@@ -64,7 +72,7 @@ class Fleet:
         known = self.replicas.get(id)
         if known is not None:
             if known.pool is pool:
-                return None
+                return self._back(now, known)
             self.gone(now, id)
         replica = Replica(id, pool, now, self._interval)
         spec = pool.spec
@@ -77,6 +85,19 @@ class Fleet:
         self.replicas[id] = pool.replicas[id] = replica
         pool.members += 1
         self.relist(now, replica)
+        return replica
+
+    def _back(self, now: float, replica: Replica) -> Replica | None:
+        """It was to leave and stays: same life, same counts."""
+        if not replica.draining:
+            return None
+        pool, state = replica.pool, replica.health.state
+        replica.draining = False
+        pool.members += 1
+        pool.out += state is not State.READY
+        pool.ejected += state in OUT
+        self.relist(now, replica)
+        self._keep_floor(now, pool)
         return replica
 
     def drain(self, now: float, id: str) -> Replica | None:

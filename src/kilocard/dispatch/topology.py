@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from kilocard.dispatch.config import PoolFacts
@@ -19,10 +20,13 @@ class Pool:
     __slots__ = ("ejected", "facts", "members", "models", "name", "observers", "out", "policies", "replicas", "spec",
                  "warm_at")  # fmt: skip
 
-    def __init__(self, name: str, facts: PoolFacts, spec: ModelSpec) -> None:
+    facts: PoolFacts
+    #: of the first model that routes here
+    spec: ModelSpec
+
+    def __init__(self, name: str) -> None:
+        """`set_up` before its first use."""
         self.name = name
-        self.facts = facts
-        self.spec = spec
         self.replicas: dict[str, Replica] = {}
         #: of the replicas that are not draining: all; not ready; ejected or being probed
         self.members = 0
@@ -34,16 +38,31 @@ class Pool:
         self.observers: tuple[Policy, ...] = ()
         self.models: tuple[Model, ...] = ()
 
+    def set_up(self, facts: PoolFacts, spec: ModelSpec) -> None:
+        """What the cluster file says of it now; the ways in are to be told anew."""
+        self.facts = facts
+        self.spec = spec
+        self.policies = self.observers = ()
+        self.models = ()
+
+    def enter(self, route: Route, model: Model) -> None:
+        """A model routes here."""
+        self.models += (model,)
+        self.policies += (route.policy,)
+        if route.policy.observes:
+            self.observers += (route.policy,)
+
 
 class Route:
     """One model's way into one pool: the policy instance with its own cursor or index."""
 
     __slots__ = ("policy", "pool", "spilled", "weight")
 
-    def __init__(self, pool: Pool, weight: int, policy: Policy) -> None:
+    policy: Policy
+
+    def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.weight = weight
-        self.policy = policy
+        self.weight = 0
         self.spilled = f"pool chosen by weight has no replica free: over to {pool.name}"
 
 
@@ -55,17 +74,21 @@ class Model:
     #: share of the newest request in the two means
     NEW = 0.02
 
-    def __init__(self, spec: ModelSpec, routes: tuple[Route, ...]) -> None:
-        self.spec = spec
-        #: heaviest first: the order in which others are tried when the chosen pool is full
-        self.routes = tuple(sorted(routes, key=lambda route: -route.weight))
-        self.total = sum(route.weight for route in routes)
+    def __init__(self, spec: ModelSpec) -> None:
+        self.set_up(spec, ())
         self.hold = HoldQueue()
         self.budget = RetryBudget()
         self.declared_mean = 1.0
         self.output_mean = 1.0
         #: of the tokens that are asked for, how many come
         self.used_share = 1.0
+
+    def set_up(self, spec: ModelSpec, routes: Sequence[Route]) -> None:
+        """What the cluster file says of it now."""
+        self.spec = spec
+        #: heaviest first: the order in which others are tried when the chosen pool is full
+        self.routes = tuple(sorted(routes, key=lambda route: -route.weight))
+        self.total = sum(route.weight for route in routes)
         #: the only route, where there is one: no need to draw
         self.only = self.routes[0] if len(self.routes) == 1 else None
 

@@ -92,6 +92,12 @@ class ReplicaLoad:
         """Whether `waiting` = 0 is a statement rather than ignorance."""
         return self.max_running is not None or (self.sample is not None and self.sample.waiting is not None)
 
+    def runs_at_once(self, max_running: int | None) -> None:
+        """Another bound is known of it now."""
+        if max_running != self.max_running:
+            self.max_running = max_running
+            self._settle()
+
     def begin(self, prompt_tokens: int, output_tokens: int) -> None:
         """A request was sent to it."""
         n = self.in_flight = self.in_flight + 1

@@ -317,10 +317,18 @@ def test_drain() -> None:
     mine = [s.request for s in sends if s.replica == "a"]
     assert story.tell(ev.ReplicaDraining(0.0, "a")) == []
     assert "a" not in spread([story.send() for _ in range(5)])
-    story.up("a")
-    assert story.state("a") == "draining", "repeated news of it does not undo a drain"
     assert story.finish(mine[0]) == []
     assert story.tell(ev.Abandoned(0.0, mine[1])) == [Drained("a")]
+
+
+def test_who_was_to_leave_and_is_found_again_stays_with_its_counts() -> None:
+    """A name that vanished from DNS for a moment, an engine that said 503 twice: the source says Found once more."""
+    story = Story("a", "b")
+    mine = [s.request for s in (story.send(), story.send()) if s.replica == "a"]
+    story.tell(ev.ReplicaDraining(0.0, "a"))
+    story.up("a")
+    assert story.state("a") == "ready" and story.in_flight("a") == len(mine) == 1
+    assert "a" in spread([story.send() for _ in range(5)])
 
 
 def test_drain_of_an_idle_replica_is_done_at_once() -> None:

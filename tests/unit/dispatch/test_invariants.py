@@ -140,8 +140,9 @@ class World:
         elif choice < 0.72:
             name = rng.choice(names)
             if name not in known:
-                self.draining.discard(name)
                 self.probing.discard(name)
+            if name[0] in self.dispatcher.fleet.pools:
+                self.draining.discard(name)
             self.tell(ev.ReplicaUp(self.now, name, name[0]))
         elif choice < 0.75 and known:
             name = rng.choice(known)
