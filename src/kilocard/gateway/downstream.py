@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
 from kilocard.gateway.framing import Arrival, RequestFramer
 from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
+from kilocard.gateway.local_answer import turned_away
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class ClientConnection(asyncio.Protocol):
         "current",
         "keep_alive",
         "paused",
+        "peer",
         "plane",
         "request_id",
         "since",
@@ -56,6 +58,8 @@ class ClientConnection(asyncio.Protocol):
         self._queue: deque[Arrival] = deque()
         self.current: Exchange | None = None
         self.request_id = b""
+        #: address and port of the client, where somebody wants to know (plane.notes_peers)
+        self.peer: tuple[str, int] | None = None
         self._closing = False
         self._in_turn = False
         self._reading_paused = False
@@ -65,6 +69,8 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # a TCP transport reads and writes
+        if self.plane.notes_peers:
+            self.peer = transport.get_extra_info("peername")
         if not self.plane.connected(self):
             self._give_up(CapacityError("Too many connections.", code="too_many_connections"))
 
@@ -259,7 +265,7 @@ class ClientConnection(asyncio.Protocol):
         """Answer with an error, then throw away what the client still sends, so that it can read the answer."""
         self.keep_alive = False
         self.write_error(error, error_body(error))
-        self.plane.telemetry.bad_request(error)
+        turned_away(self.plane, self, error)
         self.plane.buffered -= self._partial
         self._partial = 0
         self._closing = True

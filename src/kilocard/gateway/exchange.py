@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
+from kilocard.tenancy.usage import NOTHING
 from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.failure import error_body, error_event
 from kilocard.wire.relay import EventRelay
@@ -50,9 +51,9 @@ class Exchange:
 
     __slots__ = (
         "_chunked", "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_head_sent",
-        "_last_fault", "_length", "_pace", "_pass_on", "_task", "_upstream", "arrived", "client", "content_at",
+        "_last_fault", "_length", "_pace", "_pass_on", "_task", "_upstream", "arrived", "client", "code", "content_at",
         "deadline", "events", "held_seconds", "id", "inbound", "last_at", "meters", "paused", "phase", "plane",
-        "relay", "request_id", "send", "sent_at", "status", "target", "usage", "written_at",
+        "relay", "request_id", "send", "sent_at", "status", "target", "usage", "used", "written_at",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,10 @@ class Exchange:
         self.held_seconds = 0.0
         self.content_at = 0.0
         self.status = 0
+        #: of the error that ended it; "": none of ours
+        self.code = ""
+        #: what it is charged, known when it has ended
+        self.used = NOTHING
         self.paused = client.paused
         self.relay: EventRelay | None = None
         self.usage: Usage | None = None
@@ -125,6 +130,7 @@ class Exchange:
             self._end("upstream_error")
             return
         self.status = error.http_status
+        self.code = error.code
         self.plane.telemetry.refusal(error.code)
         self._fail_to_client(error)
         self._end(_outcome(error))

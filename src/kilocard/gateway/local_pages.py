@@ -8,6 +8,7 @@ import msgspec
 
 from kilocard.core.errors import KilocardError, MethodNotAllowed, NotFound
 from kilocard.gateway.heads import status_line
+from kilocard.gateway.local_answer import LocalAnswer, answered, turned_away
 from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
 from kilocard.wire.failure import error_body
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from kilocard.gateway.plane import Plane
 
 _JSON = b"content-type: application/json\r\n"
+#: what balancers ask every second
+PROBES = HEALTH | {READY}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -27,9 +30,11 @@ def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> 
     except KilocardError as error:
         body = b"" if arrival.method == b"HEAD" else error_body(error)  # a body would be read as the next answer's head
         client.write_error(error, body, b"allow: POST\r\n" if error.http_status == 405 else b"")
-        plane.telemetry.bad_request(error)
+        turned_away(plane, client, error, arrival)
     else:
         client.write_whole(status_line(status) + _JSON, b"" if arrival.method == b"HEAD" else body)
+        if plane.on_answer and arrival.path not in PROBES:  # probes would be most of a log
+            answered(plane, LocalAnswer(client, arrival, status))
     client.next_request()
 
 

@@ -18,11 +18,13 @@ from kilocard.dispatch.instructions import Drained, Hold, Probe, Refuse, Send
 from kilocard.engines.base import Engine
 from kilocard.engines.registry import engine as engine_named
 from kilocard.gateway.exchange import Exchange
+from kilocard.gateway.local_answer import LocalAnswer, turned_away
 from kilocard.gateway.local_pages import answer_locally
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
 from kilocard.gateway.telemetry import Telemetry
+from kilocard.gateway.used import used
 from kilocard.net.client import fetch
 from kilocard.scrape.poller import Poller
 from kilocard.scrape.status import ScrapeStatus
@@ -81,6 +83,10 @@ class Plane:
         self.targets: dict[str, Target] = {}
         #: who else wants to know of each request that has ended: (exchange, outcome, now)
         self.on_end: list[Callable[[Exchange, str, float], None]] = []
+        #: and of each request that was answered without an exchange: (answer, now)
+        self.on_answer: list[Callable[[LocalAnswer, float], None]] = []
+        #: somebody wants to know clients' addresses: connections look for theirs when they open
+        self.notes_peers = False
         #: who wants to know that a draining replica has no request left
         self.on_drained: Callable[[str], None] = lambda replica: None
         self.started_at = clock()
@@ -242,6 +248,7 @@ class Plane:
             answer_locally(self, client, arrival)
             return
         access = self.access
+        inbound = None
         try:
             if self.buffered > self.limits.buffered:
                 raise CapacityError("The gateway's request buffers are full.", code="buffers_full")
@@ -260,7 +267,7 @@ class Plane:
         except KilocardError as error:
             self.buffered -= len(arrival.body)
             client.write_error(error, error_body(error, anthropic=route.anthropic))
-            self.telemetry.bad_request(error)
+            turned_away(self, client, error, arrival, inbound)
             client.next_request()
             return
         now = self.clock()
@@ -279,6 +286,7 @@ class Plane:
         """Exactly once for each exchange: give back what it held, count it, free its connection."""
         del self.exchanges[exchange.id]
         self.buffered -= len(exchange.inbound.body)
+        exchange.used = used(exchange, outcome)
         self.telemetry.ended(exchange, outcome, now)
         for tell in self.on_end:
             tell(exchange, outcome, now)

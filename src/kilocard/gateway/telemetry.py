@@ -8,6 +8,7 @@ from kilocard import __version__
 from kilocard.core.errors import KilocardError
 from kilocard.metrics import names
 from kilocard.metrics.render import Counter, Histogram, Registry
+from kilocard.tenancy.usage import NOTHING
 
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
@@ -70,15 +71,10 @@ class Telemetry:
         content_at = exchange.content_at
         if content_at:
             meters.ttft.observe(content_at - exchange.arrived)
-        usage = exchange.usage
-        relay = exchange.relay
-        if usage is not None:
-            meters.prompt_tokens.value += usage.prompt or 0
-            meters.generation_tokens.value += usage.output or 0
-        elif relay is not None:
-            # The client left before the usage chunk: one event is about one token.
-            meters.prompt_tokens.value += exchange.inbound.prompt_tokens
-            meters.generation_tokens.value += relay.events + exchange.events
+        used = exchange.used
+        if used is not NOTHING:
+            meters.prompt_tokens.value += used.prompt
+            meters.generation_tokens.value += used.output
 
     def failed(self, fault: str) -> None:
         """An attempt failed and goes on to another replica."""

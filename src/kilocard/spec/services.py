@@ -34,12 +34,13 @@ class OidcSpec:
 class UsageSpec:
     """The ledger of what each request used."""
 
-    enabled: bool = True
+    #: None: where there are tenants, or another key of this section is set
+    enabled: bool | None = None
     #: a PostgreSQL URL; None: the embedded store
     database: str | None = None
-    #: written this often: what a crash can lose
+    #: seconds between two writes: what a crash can lose
     flush: float = 1.0
-    #: rows older than this are removed; 0: kept for ever
+    #: seconds; rows older than this are removed, daily totals stay; 0: kept for ever
     keep: float = 0.0
 
 

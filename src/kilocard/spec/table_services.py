@@ -41,15 +41,15 @@ USAGE = Section(
     UsageSpec(),
     "The ledger of what each request used: tenant, model, pool, tokens, times, outcome.",
     (
-        Key("enabled", YesNo(), "Whether it is kept."),
+        Key("enabled", YesNo(), "Whether it is kept.", default="on with tenants, or with another key here"),
         Key(
             "database",
             Text(pattern=r"postgres(?:ql)?://\S+", advice="write postgresql://user@host/name", label="PostgreSQL URL"),
             "A PostgreSQL database (extra `postgres`).",
             default="the embedded store",
         ),
-        Key("flush", SOME_TIME, "Written this often: a crash loses no more than this."),
-        Key("keep", DURATION, "Rows older than this are removed; 0: kept for ever."),
+        Key("flush", SOME_TIME, "Written this often: a crash loses no more than this and the batch being written."),
+        Key("keep", DURATION, "Rows older than this are removed (daily totals stay); 0: kept for ever."),
     ),
     "Usage",
 )

@@ -11,8 +11,10 @@ import msgspec
 class Usage(NamedTuple):
     """Tokens as the engine counted them; None: not said."""
 
+    #: all of the prompt, with what came out of the prefix cache
     prompt: int | None = None
     output: int | None = None
+    #: of the prompt: what came out of the prefix cache
     cached: int | None = None
 
     def merged(self, newer: Usage) -> Usage:
@@ -47,6 +49,7 @@ class _Usage(msgspec.Struct):
     output_tokens: Any = None
     input_tokens_details: _Details | None = None
     cache_read_input_tokens: Any = None
+    cache_creation_input_tokens: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -111,12 +114,18 @@ def _usage(raw: _Usage | None) -> Usage | None:
     prompt = _int(raw.prompt_tokens)
     output = _int(raw.completion_tokens)
     details = raw.prompt_tokens_details or raw.input_tokens_details
-    cached = _int(details.cached_tokens) if details is not None else _int(raw.cache_read_input_tokens)
-    usage = Usage(
-        _int(raw.input_tokens) if prompt is None else prompt,
-        _int(raw.output_tokens) if output is None else output,
-        cached,
-    )
+    if details is not None:
+        cached = _int(details.cached_tokens)
+        created = None
+    else:
+        cached = _int(raw.cache_read_input_tokens)
+        created = _int(raw.cache_creation_input_tokens)
+    if prompt is None:
+        prompt = _int(raw.input_tokens)
+        if prompt is not None and details is None:
+            # Anthropic's input_tokens leaves out what the cache gave and took; OpenAI's has all of it.
+            prompt += (cached or 0) + (created or 0)
+    usage = Usage(prompt, _int(raw.output_tokens) if output is None else output, cached)
     return None if usage == _NOTHING else usage
 
 

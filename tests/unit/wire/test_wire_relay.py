@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilocard.wire.events import Usage
+from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.relay import MAX_EVENT, EventRelay
 
 
@@ -172,3 +172,15 @@ def test_an_endless_line_passes_in_bounded_memory() -> None:
 @given(data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 300), max_size=10))
 def test_junk_passes_too(data: bytes, cuts: list[int]) -> None:
     assert run(EventRelay(hide_usage=True), data, cuts) == data or b"usage" in data
+
+
+def test_anthropics_input_tokens_leave_out_the_cache_and_openais_do_not() -> None:
+    anthropic = {"input_tokens": 10, "cache_read_input_tokens": 80, "cache_creation_input_tokens": 5}
+    assert body_usage(json.dumps({"usage": anthropic | {"output_tokens": 3}}).encode()) == Usage(95, 3, 80)
+    openai = {"input_tokens": 90, "input_tokens_details": {"cached_tokens": 80}, "output_tokens": 3}
+    assert body_usage(json.dumps({"usage": openai}).encode()) == Usage(90, 3, 80)
+    relay = EventRelay(hide_usage=False)
+    relay.feed(event(type="message_start", message={"usage": anthropic | {"output_tokens": 1}}))
+    relay.feed(event(type="content_block_delta", delta={"text": "x"}))
+    relay.feed(event(type="message_delta", delta={}, usage={"output_tokens": 3}))
+    assert relay.usage == Usage(95, 3, 80)
