@@ -1,0 +1,154 @@
+"""The book of one process: what every tenant has used, holds, and may still have. Exact, in memory, pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kilocard.tenancy.budget import Budget, BudgetKey
+from kilocard.tenancy.denial import exceeding, later, never
+from kilocard.tenancy.limits import Ask, Denied, Grant, Scope, Standing, Used
+from kilocard.tenancy.periods import Periods, periods
+from kilocard.tenancy.place import Account, Block, Place, tighter
+
+_NO_PERIOD = Periods("", "", 0, 0, "")
+
+
+class _Lease(NamedTuple):
+    second: int
+    tokens: int
+    places: list[Place]
+
+
+class Book:
+    """A LimitStore in memory. It decides at once.
+
+    The bound: what is charged to any 60 s, and to a day's or month's budget, never passes the limit by a token, but for
+    requests whose engine used more than was reserved; that excess is charged when it is known, and nothing else is let
+    in until there is room again. Limits come with each Ask: a changed cluster file needs no word here.
+
+    Its memory: one account for each scope that ever asked, a lease for each request that runs.
+    """
+
+    def __init__(self) -> None:
+        self._accounts: dict[tuple[str, str], Account] = {}
+        self._budgets: dict[BudgetKey, Budget] = {}
+        self._leases: dict[int | str, _Lease] = {}
+        self._ids = itertools.count(1)
+        self._dates = _NO_PERIOD
+        self._unsaved: dict[BudgetKey, int] = {}
+
+    # -- LimitStore
+
+    def reserve(self, ask: Ask, now: float, done: Callable[[Grant | Denied], None]) -> None:
+        done(self.decide(ask, now))
+
+    def decide(self, ask: Ask, now: float) -> Grant | Denied:
+        """All scopes have room and the request takes it, or nothing changes."""
+        tokens = ask.tokens
+        second = int(now)
+        dates = self._dates_at(ask.wall)
+        places = []
+        fits = True
+        for scope in ask.scopes:
+            place = self._place(scope, second, dates)
+            fits = fits and place.fits(tokens)
+            places.append(place)
+        if not fits:
+            return self._denied(ask, tokens, now, dates, places)
+        for place in places:
+            place.take(tokens)
+        number = next(self._ids)
+        self._leases[number] = _Lease(second, tokens, places)
+        return Grant(number, ask, tokens, *_left(places, now, ask.wall, dates))
+
+    def settle(self, grant: Grant, tokens: int | None, now: float) -> None:
+        lease = self._leases.pop(grant.id, None)
+        if lease is None:
+            return  # settled before
+        second = int(now)
+        for place in lease.places:
+            place.account.turn(second)
+            place.put(lease.second, lease.tokens, tokens)
+            if tokens:
+                for budget in (place.day, place.month):
+                    if budget is not None:
+                        self._unsaved[budget.key] = self._unsaved.get(budget.key, 0) + tokens
+
+    def used(self, scope: Scope, now: float, wall: float) -> Used:
+        dates = self._dates_at(wall)
+        day, month = (
+            0 if budget is None else budget.used
+            for budget in (self._budgets.get(BudgetKey(*scope.key, period)) for period in (dates.day, dates.month))
+        )
+        account = self._accounts.get(scope.key)
+        if account is None:
+            return Used(0, 0, 0, day, month)
+        account.turn(int(now))
+        return Used(account.in_flight, account.requests.total, account.tokens.total, day, month)
+
+    # -- budgets that outlive the process
+
+    def take_unsaved(self) -> dict[BudgetKey, int]:
+        """What was settled on budgets since the last call, to be added to a store."""
+        unsaved, self._unsaved = self._unsaved, {}
+        return unsaved
+
+    def put_back(self, unsaved: Mapping[BudgetKey, int]) -> None:
+        """It could not be saved: it is unsaved again."""
+        for key, tokens in unsaved.items():
+            self._unsaved[key] = self._unsaved.get(key, 0) + tokens
+
+    def correct(self, totals: Mapping[BudgetKey, int]) -> None:
+        """What the store holds now, in which other processes' use may be. What is unsaved here comes on top."""
+        for key, tokens in totals.items():
+            self._budget(key).settled = tokens + self._unsaved.get(key, 0)
+
+    # -- inside
+
+    def _place(self, scope: Scope, second: int, dates: Periods) -> Place:
+        tenant, model, limits = scope
+        account = self._accounts.get((tenant, model))
+        if account is None:
+            account = self._accounts[tenant, model] = Account()
+        account.turn(second)
+        return Place(
+            scope,
+            account,
+            None if limits.tokens_per_day is None else self._budget(BudgetKey(tenant, model, dates.day)),
+            None if limits.tokens_per_month is None else self._budget(BudgetKey(tenant, model, dates.month)),
+        )
+
+    def _budget(self, key: BudgetKey) -> Budget:
+        budget = self._budgets.get(key)
+        if budget is None:
+            budget = self._budgets[key] = Budget(key, 0)
+        return budget
+
+    def _dates_at(self, wall: float) -> Periods:
+        dates = self._dates
+        if not dates.day_end - 86_400 <= wall < dates.day_end:
+            dates = self._dates = periods(wall)
+            # A lease keeps its own budgets, so those of closed periods can go while requests still run.
+            self._budgets = {key: it for key, it in self._budgets.items() if not dates.closed(key.period)}
+        return dates
+
+    def _denied(self, ask: Ask, tokens: int, now: float, dates: Periods, places: list[Place]) -> Denied:
+        left = _left(places, now, ask.wall, dates)
+        found = exceeding(ask, tokens)
+        if found is not None:
+            return never(ask, found, left)
+        blocks: list[Block] = []
+        for place in places:
+            blocks += place.blocks(tokens, now, ask.wall, dates)
+        return later(ask, blocks, left)
+
+
+def _left(places: list[Place], now: float, wall: float, dates: Periods) -> tuple[Standing | None, Standing | None]:
+    """The tightest limit of requests, and of tokens."""
+    requests, tokens = places[0].requests_left(now), places[0].tokens_left(now, wall, dates)
+    for place in places[1:]:
+        requests = tighter(requests, place.requests_left(now))
+        tokens = tighter(tokens, place.tokens_left(now, wall, dates))
+    return requests, tokens
