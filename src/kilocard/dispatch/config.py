@@ -12,6 +12,8 @@ class PoolFacts(NamedTuple):
     max_running: int | None = None
     #: most that the gateway lets one replica have (PoolSpec.max_in_flight)
     max_in_flight: int | None = None
+    #: that bound holds for several workers together: a replica gets nothing until PeerLoad says what our share is
+    shared: bool = False
 
 
 #: at most this many held requests go to each available replica per event that frees capacity. A replica of unknown

@@ -23,6 +23,7 @@ from kilocard.dispatch.snapshot import FleetState, snapshot
 from kilocard.dispatch.stats import Stats
 from kilocard.dispatch.waiting import WaitingRoom
 from kilocard.routing.base import Outcome
+from kilocard.routing.load import Peers
 from kilocard.spec.model import ModelSpec
 
 NOTHING: tuple[Instruction, ...] = ()
@@ -70,6 +71,8 @@ class Dispatcher:
             ev.ReplicaDraining: self._replica_draining,
             ev.ReplicaGone: self._replica_gone,
             ev.Scraped: self._scraped,
+            ev.PeerLoad: self._peer_load,
+            ev.PeerEjected: self._peer_ejected,
             ev.Probed: self._probed,
             ev.Tick: self._tick,
             ev.Reconfigured: Reconfigurer(self.fleet, placer, self._room, self._requests, rng).change,
@@ -281,6 +284,26 @@ class Dispatcher:
             return NOTHING
         if self.fleet.scraped(now, replica, sample) and self._room.count:
             return self._room.release(now, replica.pool)
+        return NOTHING
+
+    def _peer_load(self, event: ev.PeerLoad) -> Sequence[Instruction]:
+        now, id, *load, share = event
+        replica = self._replicas.get(id)
+        if replica is None:
+            self.stats.late_events += 1
+            return NOTHING
+        replica.share = share
+        replica.shared(now, Peers(*load))
+        if self.fleet.relist(now, replica) and self._room.count:
+            return self._room.release(now, replica.pool)
+        return NOTHING
+
+    def _peer_ejected(self, event: ev.PeerEjected) -> Sequence[Instruction]:
+        replica = self._replicas.get(event.replica)
+        if replica is None:
+            self.stats.late_events += 1
+        elif self.fleet.warned(event.now, replica, event.cause):
+            self.fleet.relist(event.now, replica)
         return NOTHING
 
     def _probed(self, event: ev.Probed) -> Sequence[Instruction]:

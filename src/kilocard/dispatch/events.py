@@ -111,6 +111,27 @@ class Scraped(NamedTuple):
     sample: LoadSample | None
 
 
+class PeerLoad(NamedTuple):
+    """What the other workers of this gateway have on a replica now, summed; it replaces what was said before."""
+
+    now: float
+    replica: str
+    in_flight: int
+    pending: int  # of these, without a first byte
+    prefill_tokens: int
+    decode_tokens: int
+    context_tokens: int
+    share: int | None = None  # of the pool's max_in_flight, what is ours; None: there is no such bound
+
+
+class PeerEjected(NamedTuple):
+    """Another worker of this gateway has ejected a replica."""
+
+    now: float
+    replica: str
+    cause: str
+
+
 class Probed(NamedTuple):
     """The result of a Probe instruction."""
 
@@ -149,6 +170,8 @@ Event = (
     | ReplicaDraining
     | ReplicaGone
     | Scraped
+    | PeerLoad
+    | PeerEjected
     | Probed
     | Tick
     | Reconfigured

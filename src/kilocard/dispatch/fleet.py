@@ -150,10 +150,13 @@ class Fleet:
         if state is State.HALF_OPEN:
             # one request at a time, whatever old ones are still there; 0 makes its send take the slow path
             replica.limit = 0.0
-            want = replica.open
+            share = replica.share
+            want = replica.open and (share is None or replica.in_flight < share)
         else:
-            bound = pool.facts.max_in_flight
-            replica.limit = min(UNBOUNDED if bound is None else bound, allowance(replica, now, pool.spec.slow_start))
+            bound = pool.facts.max_in_flight if replica.share is None else replica.share
+            # slow start holds for all workers together
+            ramp = max(0.0, allowance(replica, now, pool.spec.slow_start) - replica.peers.in_flight)
+            replica.limit = min(UNBOUNDED if bound is None else bound, ramp)
             want = replica.open and replica.in_flight < replica.limit
         if want:
             if replica.listed:
@@ -229,7 +232,23 @@ class Fleet:
             self._stats.ejections["floor"] += 1
             return
         health.cause = f"{cause}: {fault.value}"
+        health.hearsay = False
         self._stats.ejections[cause] += 1
+
+    def warned(self, now: float, replica: Replica, cause: str) -> bool:
+        """Another worker has ejected it. True: now we have too. Where too few others are left, we see for ourselves."""
+        health = replica.health
+        pool = replica.pool
+        if replica.draining or health.state is not State.READY:
+            return False
+        if pool.out + 1 > may_be_out(pool.members, pool.spec.eject.max_share):
+            return False
+        health.back_off(now, pool.spec.eject, self._rng)
+        self.shift(replica, Signal.EJECT)
+        health.cause = f"{cause} (another worker)"
+        health.hearsay = True
+        self._stats.ejections["peer"] += 1
+        return True
 
     def probed(self, now: float, replica: Replica, ok: bool) -> None:
         health = replica.health

@@ -69,8 +69,8 @@ class Health:
     """State and failure counts of one replica. Times are seconds."""
 
     __slots__ = (
-        "_bad_before", "_ok_before", "_rotated_at", "bad", "cause", "consecutive", "failures", "last_failure_at",
-        "level", "ok", "ready_since", "state", "until",
+        "_bad_before", "_ok_before", "_rotated_at", "bad", "cause", "consecutive", "failures", "hearsay",
+        "last_failure_at", "level", "ok", "ready_since", "state", "until",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -90,8 +90,9 @@ class Health:
         self.failures = 0
         self.last_failure_at = 0.0
         self.ready_since = now
-        #: why it left READY last
+        #: why it left READY last, and whether only another worker saw it
         self.cause = ""
+        self.hearsay = False
 
     def failed(self, now: float) -> None:
         self.failures += 1

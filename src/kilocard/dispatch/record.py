@@ -33,6 +33,8 @@ KINDS: dict[str, type[Any]] = {
     "draining": ev.ReplicaDraining,
     "gone": ev.ReplicaGone,
     "scraped": ev.Scraped,
+    "peer_load": ev.PeerLoad,
+    "peer_ejected": ev.PeerEjected,
     "probed": ev.Probed,
     "tick": ev.Tick,
     "reconfigured": ev.Reconfigured,

@@ -15,7 +15,8 @@ class Replica(ReplicaLoad):
     """Load, health, and whether it may take a request. An object is one life: a replica that comes back is new."""
 
     __slots__ = (
-        "cool", "draining", "gone", "health", "hot", "limit", "listed", "open", "pool", "ramp_from", "trip", "up_at",
+        "cool", "draining", "gone", "health", "hot", "limit", "listed", "open", "pool", "ramp_from", "share", "trip",
+        "up_at",
     )  # fmt: skip
 
     def __init__(self, id: str, pool: Pool, now: float, interval: float) -> None:
@@ -31,7 +32,9 @@ class Replica(ReplicaLoad):
         self.cool = 0.0
         #: when its slow start began; None: not in slow start
         self.ramp_from: float | None = None
-        #: most requests that it may have now: the pool's bound and slow start
+        #: our part of the pool's max_in_flight; None: all of it
+        self.share: int | None = 0 if pool.facts.shared and pool.facts.max_in_flight is not None else None
+        #: most requests of ours that it may have now: the pool's bound and slow start
         self.limit = UNBOUNDED
         #: ready or half-open, not draining, not hot
         self.open = True

@@ -110,7 +110,7 @@ def _replica(replica: Replica, now: float) -> ReplicaState:
         "waiting": round(replica.waiting, 1) if replica.waiting_known else None,
         "kv_usage": replica.kv_usage,
         "age_s": None if replica.sample is None else round(now - replica.sampled_at, 3),
-        "foreign": round(replica.foreign, 1),
+        "foreign": round(replica.foreign - replica.peers.in_flight, 1),
         "prefill_tokens": replica.prefill,
         "decode_tokens": replica.decode,
         "limit": None if replica.limit == float("inf") else int(replica.limit),

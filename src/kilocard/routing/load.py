@@ -16,9 +16,16 @@ which have streamed and wait again. `fade` is 1 up to 2 scrape intervals and fal
 is stale and everything but own counts is forgotten: stale metrics never take a replica out.
 
 Missing gauges are unknown, not 0: F is then 0 and waiting comes from `max_running` alone, if at all.
+
+Where the gateway has several workers, what the others have there (`peers`) is known too, some 30 ms late. It counts
+like our own: n above is both together, `pending` too; `foreign` is peers + F, and `prefill`, `decode` and `context`
+include them. A reading that came just before news of peers had counted requests which we did not know yet, so F is
+worked out again when that news comes.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from kilocard.core.load import LoadSample
 
@@ -29,21 +36,38 @@ STALE_AFTER = 5.0
 KV_TIGHT = 0.90
 KV_ROOMY = 0.80
 
+#: seconds that news of peers may be behind: twice what the link between workers takes
+PEER_LAG = 0.06
+
 UNBOUNDED = float("inf")
+
+
+class Peers(NamedTuple):
+    """What the other workers of this gateway have on one replica, summed, in the units of ReplicaLoad."""
+
+    in_flight: int = 0
+    pending: int = 0
+    prefill: int = 0
+    decode: int = 0
+    context: int = 0
+
+
+NO_PEERS = Peers()
 
 
 class ReplicaLoad:
     """The load of one replica: own requests, gauges, and the estimate made of both. Counts are requests.
 
     `waiting` and `load` are kept up to date by each method. `prefill` are prompt tokens of pending requests,
-    `decode` expected output tokens and `context` expected KV tokens of all own requests in flight.
+    `decode` expected output tokens and `context` expected KV tokens of all requests in flight, ours and our peers'.
     `handicap` is a penalty in requests that health sets for a replica that fails but has to stay in.
     """
 
     __slots__ = (
-        "_excess", "_foreign_at_sample", "_learned", "_offset", "_previous_in_flight", "_queued_before", "_slack",
-        "_waiting_base", "context", "decode", "foreign", "handicap", "id", "in_flight", "interval", "kv_per_token",
-        "kv_usage", "max_running", "pending", "prefill", "sample", "sampled_at", "stale", "waiting",
+        "_excess", "_in_flight_at_sample", "_known_at_sample", "_known_before", "_learned", "_offset",
+        "_pending_at_sample", "_queued_before", "_slack", "_unknown", "_unknown_at_sample", "_waiting_base", "context",
+        "decode", "foreign", "handicap", "id", "in_flight", "interval", "kv_per_token", "kv_usage", "max_running",
+        "peers", "pending", "prefill", "sample", "sampled_at", "stale", "waiting",
     )  # fmt: skip
 
     def __init__(self, id: str, max_running: int | None = None, interval: float = 1.0) -> None:
@@ -56,6 +80,8 @@ class ReplicaLoad:
         self.prefill = 0
         self.decode = 0
         self.context = 0
+        self.peers = NO_PEERS
+        #: requests of others: peers, and who is seen in the gauges only
         self.foreign = 0.0
         self.waiting = 0.0
         self.handicap = 0.0
@@ -68,8 +94,14 @@ class ReplicaLoad:
         self.kv_per_token = 0.0
         self._learned = UNBOUNDED
         self._queued_before = False
-        self._previous_in_flight = 0
-        self._foreign_at_sample = 0.0
+        #: at the last reading: our requests and those without a first byte; ours and peers' together, and the same
+        #: at the reading before; requests that nobody of us knows of
+        self._in_flight_at_sample = 0
+        self._pending_at_sample = 0
+        self._known_at_sample = 0
+        self._known_before = 0
+        self._unknown_at_sample = 0.0
+        self._unknown = 0.0
         self._waiting_base = -UNBOUNDED
         self._excess = 0.0
         self._offset = -UNBOUNDED
@@ -138,22 +170,39 @@ class ReplicaLoad:
 
     def scraped(self, now: float, sample: LoadSample) -> None:
         """A reading of its gauges has come."""
-        n = self.in_flight
-        running, waiting = sample.running, sample.waiting
-        known = (running or 0.0) + (waiting or 0.0)
         self.sample = sample
         self.sampled_at = now
         self.stale = False
         self.kv_usage = sample.kv_usage
         if sample.kv_tokens:
             self.kv_per_token = 1.0 / sample.kv_tokens
-        foreign = max(0.0, known - max(n, self._previous_in_flight))
-        self._previous_in_flight = n
-        self.foreign = self._foreign_at_sample = foreign
-        self._learn(running, waiting, sample.kv_usage)
-        self._waiting_base = waiting - n if waiting else -UNBOUNDED
-        self._excess = max(0.0, (waiting or 0.0) - self.pending - foreign)
+        self._known_before = self._known_at_sample
+        self._in_flight_at_sample = self.in_flight
+        self._pending_at_sample = self.pending
+        self._compare(sample)
+        self._learn(sample.running, sample.waiting, sample.kv_usage)
         self._settle()
+
+    def shared(self, now: float, peers: Peers) -> None:
+        """News of what other workers have there."""
+        old = self.peers
+        self.peers = peers
+        self.prefill += peers.prefill - old.prefill
+        self.decode += peers.decode - old.decode
+        self.context += peers.context - old.context
+        if self.sample is not None and now - self.sampled_at <= PEER_LAG:
+            self._compare(self.sample)
+        self._settle()
+
+    def _compare(self, sample: LoadSample) -> None:
+        """What the reading shows beyond what we know of."""
+        waiting = sample.waiting
+        peers = self.peers
+        known = self._known_at_sample = self._in_flight_at_sample + peers.in_flight
+        unknown = max(0.0, (sample.running or 0.0) + (waiting or 0.0) - max(known, self._known_before))
+        self._unknown = self._unknown_at_sample = unknown
+        self._waiting_base = waiting - known if waiting else -UNBOUNDED
+        self._excess = max(0.0, (waiting or 0.0) - self._pending_at_sample - peers.pending - unknown)
 
     def grow_old(self, now: float) -> bool:
         """Time has passed without a new reading. True when the estimate changed."""
@@ -164,12 +213,12 @@ class ReplicaLoad:
             self.stale = True
             self.sample = None
             self.kv_usage = None
-            self.foreign = self._excess = 0.0
+            self._unknown = self._excess = 0.0
             self._learned = UNBOUNDED
             self._queued_before = False
             self._waiting_base = -UNBOUNDED
-        elif age > FADE_FROM and self._foreign_at_sample:
-            self.foreign = self._foreign_at_sample * (STALE_AFTER - age) / (STALE_AFTER - FADE_FROM)
+        elif age > FADE_FROM and self._unknown_at_sample:
+            self._unknown = self._unknown_at_sample * (STALE_AFTER - age) / (STALE_AFTER - FADE_FROM)
         else:
             return False
         self._settle()
@@ -194,8 +243,10 @@ class ReplicaLoad:
 
     def _settle(self) -> None:
         """Fold the rarely changing parts into `_offset` and `_slack`, so that a request costs two additions."""
+        peers = self.peers
+        foreign = self.foreign = self._unknown + peers.in_flight
         # no more can wait than are there: at most `foreign` above our own
-        self._offset = max(min(self._waiting_base, self.foreign), self.foreign - self.capacity)
-        self._slack = self.foreign + self._excess
+        self._offset = max(min(self._waiting_base + peers.in_flight, foreign), foreign - self.capacity)
+        self._slack = self._unknown + peers.pending + self._excess
         waiting = max(0.0, self.in_flight + self._offset)
         self.waiting = min(waiting, self.pending + self._slack)

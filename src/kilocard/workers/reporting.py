@@ -1,0 +1,70 @@
+"""What a worker has to say of its replicas: what has changed since it spoke last. Reads the fleet, changes nothing.
+
+Read by a timer, about 50 times a second, rather than kept up to date: a request costs nothing here.
+"""
+
+from __future__ import annotations
+
+from kilocard.dispatch.fleet import Fleet
+from kilocard.dispatch.health import State
+from kilocard.workers.loads import Row
+
+
+class Reporter:
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._told: dict[str, Row] = {}
+        self._ejected: set[str] = set()
+        #: number of the last news that were read
+        self.read = 0
+
+    def changes(self) -> list[Row]:
+        """Rows that differ from what was said before. O(replicas)."""
+        told = self._told
+        replicas = self._fleet.replicas
+        held = self._held()
+        rows = []
+        for id, replica in replicas.items():
+            peers = replica.peers
+            share = replica.share
+            in_flight = replica.in_flight
+            row = Row(
+                id,
+                in_flight,
+                replica.pending,
+                replica.prefill - peers.prefill,
+                replica.decode - peers.decode,
+                replica.context - peers.context,
+                held.get(replica.pool.name, 0) if share is not None else 0,
+                0 if share is None else max(share, in_flight),
+            )
+            before = told.get(id)
+            if row != before and (before is not None or any(row[1:])):
+                told[id] = row
+                rows.append(row)
+        for id in [id for id in told if id not in replicas]:
+            del told[id]
+            rows.append(Row(id))
+        return rows
+
+    def ejected(self) -> list[tuple[str, str]]:
+        """Replicas that this worker itself has ejected since the last call, and why."""
+        out = []
+        now = set()
+        for id, replica in self._fleet.replicas.items():
+            if replica.health.state is State.EJECTED:
+                now.add(id)
+                if id not in self._ejected and not replica.health.hearsay:
+                    out.append((id, replica.health.cause))
+        self._ejected = now
+        return out
+
+    def _held(self) -> dict[str, int]:
+        """Held requests for one replica of each pool, rounded up: its part of its models' queues."""
+        held: dict[str, int] = {}
+        for model in self._fleet.models.values():
+            count = len(model.hold.line)
+            if count:
+                for route in model.routes:
+                    held[route.pool.name] = held.get(route.pool.name, 0) - (-count // max(1, model.members))
+        return held
