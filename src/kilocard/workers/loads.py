@@ -141,14 +141,17 @@ class Loads:
         return self._number, out
 
     def _others(self, worker: int, replica: str) -> Others:
-        sums = [0, 0, 0, 0, 0]
-        for other, rows in self._rows.items():
-            row = rows.get(replica)
-            if other != worker and row is not None:
-                for place in range(5):
-                    sums[place] += row[place + 1]  # type: ignore[operator]  # these fields are numbers
+        rows = [rows[replica] for other, rows in self._rows.items() if other != worker and replica in rows]
         shares = self._shares.get(replica)
-        return Others(replica, *sums, None if shares is None else shares.share(worker))
+        return Others(
+            replica,
+            sum(row.in_flight for row in rows),
+            sum(row.pending for row in rows),
+            sum(row.prefill for row in rows),
+            sum(row.decode for row in rows),
+            sum(row.context for row in rows),
+            None if shares is None else shares.share(worker),
+        )
 
     def in_flight(self, replica: str) -> int:
         """Of all workers."""
