@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from kilocard.dispatch import events as ev
-from kilocard.dispatch import refusals
+from kilocard.dispatch import peers, refusals
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.events import Event, Fault
 from kilocard.dispatch.fleet import Fleet
@@ -23,7 +23,6 @@ from kilocard.dispatch.snapshot import FleetState, snapshot
 from kilocard.dispatch.stats import Stats
 from kilocard.dispatch.waiting import WaitingRoom
 from kilocard.routing.base import Outcome
-from kilocard.routing.load import Peers
 from kilocard.spec.model import ModelSpec
 
 NOTHING: tuple[Instruction, ...] = ()
@@ -287,23 +286,19 @@ class Dispatcher:
         return NOTHING
 
     def _peer_load(self, event: ev.PeerLoad) -> Sequence[Instruction]:
-        now, id, *load, share = event
-        replica = self._replicas.get(id)
+        replica = self._replicas.get(event.replica)
         if replica is None:
             self.stats.late_events += 1
-            return NOTHING
-        replica.share = share
-        replica.shared(now, Peers(*load))
-        if self.fleet.relist(now, replica) and self._room.count:
-            return self._room.release(now, replica.pool)
+        elif peers.load(self.fleet, replica, event) and self._room.count:
+            return self._room.release(event.now, replica.pool)
         return NOTHING
 
     def _peer_ejected(self, event: ev.PeerEjected) -> Sequence[Instruction]:
         replica = self._replicas.get(event.replica)
         if replica is None:
             self.stats.late_events += 1
-        elif self.fleet.warned(event.now, replica, event.cause):
-            self.fleet.relist(event.now, replica)
+        else:
+            peers.ejected(self.fleet, replica, event, self._rng, self.stats)
         return NOTHING
 
     def _probed(self, event: ev.Probed) -> Sequence[Instruction]:

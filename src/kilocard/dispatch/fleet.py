@@ -235,21 +235,6 @@ class Fleet:
         health.hearsay = False
         self._stats.ejections[cause] += 1
 
-    def warned(self, now: float, replica: Replica, cause: str) -> bool:
-        """Another worker has ejected it. True: now we have too. Where too few others are left, we see for ourselves."""
-        health = replica.health
-        pool = replica.pool
-        if replica.draining or health.state is not State.READY:
-            return False
-        if pool.out + 1 > may_be_out(pool.members, pool.spec.eject.max_share):
-            return False
-        health.back_off(now, pool.spec.eject, self._rng)
-        self.shift(replica, Signal.EJECT)
-        health.cause = f"{cause} (another worker)"
-        health.hearsay = True
-        self._stats.ejections["peer"] += 1
-        return True
-
     def probed(self, now: float, replica: Replica, ok: bool) -> None:
         health = replica.health
         if ok:
