@@ -105,16 +105,18 @@ class Dispatcher:
             raise ValueError(f"request id {id} is in use: the driver must never reuse one")
         if not model.routes:
             return (self._refuse(id, refusals.no_capacity("no_replica", name, 0.0, 0)),)
+        if now >= deadline:
+            return (self._refuse(id, refusals.no_capacity("deadline_exceeded", name, 0.0, 0)),)
         model.budget.tokens += RETRY_SHARE
         expected = int(declared * model.used_share)
         route = model.only or model.draw(self._rng)
-        request = LiveRequest(id, model, route, prompt, expected, declared, deadline)
+        request = LiveRequest(id, model, route, prompt, expected, declared, event)
         self._requests[id] = request
-        if not model.hold.line:
+        if not model.hold.waiting:
             send = self._place(now, request)
             if send is not None:
                 return (send,)
-        return (self._room.hold(now, request),)
+        return self._room.hold(now, request)
 
     def _answered(self, event: ev.Answered) -> Sequence[Instruction]:
         if event[1] not in self._requests:
@@ -161,6 +163,8 @@ class Dispatcher:
         self.stats.ends["finished"] += 1
         if produced is not None:
             request.model.learn(request.declared, produced)
+            if request.hold_until:
+                self._room.settle(request, produced)
         pool = replica.pool
         if pool.observers:
             self._observe_end(now, request, replica, produced)
@@ -245,8 +249,8 @@ class Dispatcher:
         )
         if answer is None:
             del self._requests[id]
-            answer = self._refuse(id, refusals.upstream(fault, detail, request.attempts))
-        return (answer, *after)
+            answer = (self._refuse(id, refusals.upstream(fault, detail, request.attempts)),)
+        return (*answer, *after)
 
     # --- replicas
 

@@ -31,12 +31,14 @@ def unknown_model(name: str, known: Iterable[str]) -> KilocardError:
 
 
 def no_capacity(code: str, model: str, seconds: float, held: int) -> KilocardError:
-    """`code`: hold_full, hold_timeout or no_replica."""
+    """`code`: hold_full, hold_timeout, deadline_exceeded or no_replica."""
     match code:
         case "hold_full":
-            message = f"model {model}: every replica is busy and {held} requests wait already; try again later"
+            message = f"model {model}: every replica is busy and {held} requests wait that go first; try again later"
         case "no_replica":
             message = f"model {model}: no replica is running, and none came up within {seconds:.3g} s"
+        case "deadline_exceeded":
+            message = f"model {model}: every replica was busy for {seconds:.3g} s, until the request's own deadline"
         case _:
             message = f"model {model}: every replica was busy for {seconds:.3g} s; try again later"
     return CapacityError(message, code=code, retry_after=RETRY_AFTER[code])

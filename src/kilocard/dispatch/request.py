@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from kilocard.dispatch.events import Fault
 
 if TYPE_CHECKING:
+    from kilocard.dispatch.events import Arrived
+    from kilocard.dispatch.fair import Flow
     from kilocard.dispatch.replica import Replica
     from kilocard.dispatch.topology import Model, Route
 
@@ -15,11 +17,16 @@ class LiveRequest:
     """`replica` is the lease: the very object, not its id, so a replica that goes and comes back is another one."""
 
     __slots__ = (
-        "all_connect", "attempts", "content_at", "deadline", "declared", "fault", "held_at", "hold_until", "id",
+        "all_connect", "asked", "attempts", "content_at", "declared", "fault", "flow", "held_at", "hold_until", "id",
         "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at", "spent", "trial", "tried",
+        "turn",
     )  # fmt: skip
 
-    def __init__(self, id: int, model: Model, route: Route, prompt: int, output: int, declared: int, deadline: float):
+    #: set by the first hold: the tenant's flow that was charged for it, and in which turn of that flow (fair.py)
+    flow: Flow | None
+    turn: int
+
+    def __init__(self, id: int, model: Model, route: Route, prompt: int, output: int, declared: int, asked: Arrived):
         self.id = id
         self.model = model
         #: the pool that the weights chose
@@ -28,7 +35,8 @@ class LiveRequest:
         #: tokens expected / asked for
         self.output = output
         self.declared = declared
-        self.deadline = deadline
+        #: the event itself: who asks, and until when
+        self.asked = asked
         #: where it is now; None: held
         self.replica: Replica | None = None
         #: without a first content byte on the present attempt
@@ -50,3 +58,7 @@ class LiveRequest:
         #: set at the first hold, kept over later ones; 0: never held
         self.hold_until = 0.0
         self.not_before = 0.0
+
+    @property
+    def deadline(self) -> float:
+        return self.asked.deadline

@@ -21,8 +21,8 @@ class Retrier:
         self._requests = requests
         self._stats = stats
 
-    def retry(self, now: float, request: LiveRequest, fault: Fault) -> Instruction | None:
-        """Another replica, a wait for one, or None: no retry."""
+    def retry(self, now: float, request: LiveRequest, fault: Fault) -> tuple[Instruction, ...] | None:
+        """Another replica, a wait for one, or None: no retry. The request's own answer comes first."""
         model = request.model
         members = model.members
         untried = self._untried(request, members)
@@ -42,7 +42,7 @@ class Retrier:
             send = self._place(now, request)
             if send is not None:
                 self._stats.retries[fault.value] += 1
-                return send
+                return (send,)
             return self._room.hold_again(now, request, fault, parked=True)
         if not members:
             request.tried = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kilocard.dispatch.config import PoolFacts
+from kilocard.dispatch.config import PRIORITIES, PoolFacts
 from kilocard.dispatch.hold import HoldQueue
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.retry import RetryBudget
@@ -18,7 +18,7 @@ class Pool:
     """Replicas of one pool. Health, overheat and slow start follow the first model that routes here."""
 
     __slots__ = ("ejected", "facts", "members", "models", "name", "observers", "out", "policies", "replicas", "spec",
-                 "warm_at")  # fmt: skip
+                 "times", "warm_at")  # fmt: skip
 
     facts: PoolFacts
     #: of the first model that routes here
@@ -37,6 +37,8 @@ class Pool:
         self.policies: tuple[Policy, ...] = ()
         self.observers: tuple[Policy, ...] = ()
         self.models: tuple[Model, ...] = ()
+        #: virtual time of the queues that wait for it, by priority class
+        self.times = [0.0] * len(PRIORITIES)
 
     def set_up(self, facts: PoolFacts, spec: ModelSpec) -> None:
         """What the cluster file says of it now; the ways in are to be told anew."""

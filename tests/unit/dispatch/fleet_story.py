@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from kilocard.core.load import LoadSample
 from kilocard.dispatch import events as ev
@@ -49,19 +50,33 @@ class Story:
             out += self.tell(ev.ReplicaUp(self.now, replica, pool))
         return out
 
-    def arrive(self, prompt: int = 100, output: int = 100, *, deadline: float = 1e6, model: str = "m") -> Instruction:
-        self.count += 1
-        answer = self.tell(ev.Arrived(self.now, self.count, model, prompt, output, deadline))
+    def arrive(self, prompt: int = 100, output: int = 100, **more: Any) -> Instruction:
+        answer = self.arrive_all(prompt, output, **more)
         assert len(answer) == 1
         return answer[0]
+
+    def arrive_all(
+        self,
+        prompt: int = 100,
+        output: int = 100,
+        *,
+        deadline: float = 1e6,
+        model: str = "m",
+        tenant: str = "",
+        priority: int = 1,
+        weight: float = 1.0,
+    ) -> Sequence[Instruction]:
+        self.count += 1
+        rest = (tenant, priority, weight)
+        return self.tell(ev.Arrived(self.now, self.count, model, prompt, output, deadline, *rest))
 
     def send(self, prompt: int = 100, output: int = 100) -> Send:
         answer = self.arrive(prompt, output)
         assert isinstance(answer, Send), answer
         return answer
 
-    def finish(self, request: int) -> Sequence[Instruction]:
-        return self.tell(ev.Finished(self.now, request, 200, 10))
+    def finish(self, request: int, output: int | None = 10) -> Sequence[Instruction]:
+        return self.tell(ev.Finished(self.now, request, 200, output))
 
     def fail(self, request: int, fault: ev.Fault, status: int | None = None) -> Sequence[Instruction]:
         return self.tell(ev.Failed(self.now, request, fault, status, ""))
