@@ -62,8 +62,8 @@ CLIENT = _client("""
 502 | upstream_failed | anything else that a replica broke | the engine's log
 503 | no_capacity | anything else that there is no room for | try again after Retry-After
 503 | engine_queue_full | every replica that was tried said 429: its queue is full | try again later; add replicas
-503 | hold_full | every replica is busy and `hold.max` requests wait that [go first](../fairness.md) | try again later; add replicas
-503 | deadline_exceeded | every replica was busy until the deadline that the request itself had | give it more time; add replicas
+503 | hold_full | every replica is busy and `hold.max` requests wait that go first | try again later; add replicas
+503 | deadline_exceeded | every replica was busy until the request's own deadline | give it more time; add replicas
 503 | hold_timeout | every replica was busy for all of `hold.timeout` | try again later; add replicas
 503 | no_replica | no replica of the model exists, and none came within `hold.timeout` | `kilocard status`
 503 | buffers_full | all bodies together are over `gateway.limits.buffered` | try again; raise it
