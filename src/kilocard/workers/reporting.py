@@ -63,7 +63,7 @@ class Reporter:
         """Held requests for one replica of each pool, rounded up: its part of its models' queues."""
         held: dict[str, int] = {}
         for model in self._fleet.models.values():
-            count = len(model.hold.line)
+            count = model.hold.waiting
             if count:
                 for route in model.routes:
                     held[route.pool.name] = held.get(route.pool.name, 0) - (-count // max(1, model.members))
