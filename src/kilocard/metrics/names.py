@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
+#: how one number is made of those of several workers of one gateway; counters and histograms are always summed
+Merge = Literal["sum", "max", "mean"]
 
 #: label value for whatever is not in the cluster file or over a family's bound
 OTHER = "other"
@@ -31,6 +33,8 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    #: gauges only. "max" is for what each worker knows of the whole, "mean" for what they may disagree about
+    merge: Merge = "sum"
 
 
 REQUESTS = Metric(
@@ -62,36 +66,51 @@ REPLICA_IN_FLIGHT = Metric(
     "kilocard_replica_in_flight", "gauge", "Requests of this gateway on the replica now.", ("pool", "replica")
 )
 REPLICA_RUNNING = Metric(
-    "kilocard_replica_running", "gauge", "Requests that run there, as we estimate it now.", ("pool", "replica")
+    "kilocard_replica_running",
+    "gauge",
+    "Requests that run there, as we estimate it now.",
+    ("pool", "replica"),
+    merge="max",
 )
 REPLICA_WAITING = Metric(
     "kilocard_replica_waiting",
     "gauge",
     "Requests in the replica's own queue, as we estimate it now.",
     ("pool", "replica"),
+    merge="max",
 )
 REPLICA_KV_USAGE = Metric(
-    "kilocard_replica_kv_usage", "gauge", "Share of the KV cache in use, 0 to 1.", ("pool", "replica")
+    "kilocard_replica_kv_usage", "gauge", "Share of the KV cache in use, 0 to 1.", ("pool", "replica"), merge="max"
 )
 REPLICA_STATE = Metric(
     "kilocard_replica_state",
     "gauge",
-    "1 for the state that the replica is in; other states have no series.",
+    "1 for the state that the replica is in; other states have no series. Of several workers: the share that see it so.",
     ("pool", "replica", "state"),
+    merge="mean",
 )
 REPLICA_SAMPLE_AGE = Metric(
-    "kilocard_replica_sample_age_seconds", "gauge", "Age of the replica's last load reading.", ("pool", "replica")
+    "kilocard_replica_sample_age_seconds",
+    "gauge",
+    "Age of the replica's last load reading.",
+    ("pool", "replica"),
+    merge="max",
 )
 DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by reason.", ("reason",))
 SCRAPE_FAILURES = Metric("kilocard_scrape_failures_total", "counter", "Scrapes that gave no load reading.", ("pool",))
 OPEN_CONNECTIONS = Metric("kilocard_open_connections", "gauge", "Client connections that are open.")
 BUFFERED_BYTES = Metric("kilocard_buffered_bytes", "gauge", "Bytes of bodies and responses held in memory.")
 HELD_REQUESTS = Metric("kilocard_held_requests", "gauge", "Requests that wait in the gateway now.", ("model",))
-BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in the label.", ("version",))
+WORKERS = Metric("kilocard_workers", "gauge", "Worker processes that serve now (with --workers).")
+WORKER_EXITS = Metric(
+    "kilocard_worker_exits_total", "counter",
+    "Worker processes that ended without being told to, by cause: exit, signal, hung, start.", ("cause",),
+)  # fmt: skip
+BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in the label.", ("version",), merge="max")
 
 #: every family, in the order of the page
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
-    DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, BUILD_INFO,
+    DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS, BUILD_INFO,
 )  # fmt: skip

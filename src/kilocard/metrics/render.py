@@ -8,7 +8,7 @@ Not thread-safe: one event loop owns a registry.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import inf, isnan
 from typing import Generic, TypeVar
 
@@ -132,6 +132,10 @@ class Registry:
             raise ValueError(f"{family.metric.name} is registered already")
         self._families.append(family)
         return family
+
+    @property
+    def families(self) -> Sequence[AnyFamily]:
+        return self._families
 
     def render(self) -> bytes:
         """The page. Families without a series keep their HELP and TYPE, so that their names can be found."""
