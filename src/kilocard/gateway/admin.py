@@ -4,7 +4,7 @@ of connections and a network policy can keep clients away from it."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,25 +18,52 @@ from kilocard.net.server import Answer, Reply, Request
 _JSON = "application/json"
 
 
-class Admin:
-    """Handler for net.server.Server. `describe` gives what a backend knows of its replicas, by id."""
+class Overview(Protocol):
+    """What is behind the pages: one gateway, or a supervisor with several."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    async def metrics(self) -> bytes: ...
+
+    async def state(self) -> dict[str, Any]: ...
+
+
+class OneGateway:
+    """`describe` gives what a backend knows of its replicas, by id."""
 
     def __init__(self, plane: Plane, describe: Callable[[], dict[str, dict[str, Any]]] = dict) -> None:
         self._plane = plane
         self._describe = describe
 
+    @property
+    def ready(self) -> bool:
+        return self._plane.ready
+
+    async def metrics(self) -> bytes:
+        return self._plane.telemetry.registry.render()
+
+    async def state(self) -> dict[str, Any]:
+        return state(self._plane, self._plane.clock(), self._describe())
+
+
+class Admin:
+    """Handler for net.server.Server."""
+
+    def __init__(self, overview: Overview) -> None:
+        self._overview = overview
+
     async def __call__(self, request: Request, reply: Reply) -> Answer:
-        plane = self._plane
+        overview = self._overview
         if request.method not in ("GET", "HEAD"):
             only_from_here(reply.peer, request.headers)
             raise MethodNotAllowed("The admin address only answers GET.")
         if request.path == "/healthz":
             return Answer(200, _JSON, '{"status":"ok"}')
         if request.path == "/readyz":
-            return Answer(200 if plane.ready else 503, _JSON, msgspec.json.encode({"ready": plane.ready}))
+            return Answer(200 if overview.ready else 503, _JSON, msgspec.json.encode({"ready": overview.ready}))
         if request.path == "/metrics":
-            return Answer(200, CONTENT_TYPE, plane.telemetry.registry.render())
+            return Answer(200, CONTENT_TYPE, await overview.metrics())
         if request.path == "/state":
-            body = msgspec.json.encode(state(plane, plane.clock(), self._describe()))
-            return Answer(200, _JSON, body)
+            return Answer(200, _JSON, msgspec.json.encode(await overview.state()))
         raise NotFound("The admin address has /healthz, /readyz, /metrics and /state.", code="unknown_path")

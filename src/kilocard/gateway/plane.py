@@ -23,10 +23,10 @@ from kilocard.gateway.local_pages import answer_locally
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
+from kilocard.gateway.seat import Scraping
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.gateway.used import used
 from kilocard.net.client import fetch
-from kilocard.scrape.poller import Poller
 from kilocard.scrape.status import ScrapeStatus
 from kilocard.spec.model import ClusterSpec, PoolSpec
 from kilocard.tenancy.access import ANYBODY, Access, allow
@@ -60,7 +60,7 @@ class Plane:
         self,
         spec: ClusterSpec,
         dispatcher: Dispatcher,
-        poller: Poller,
+        poller: Scraping,
         telemetry: Telemetry,
         clock: Callable[[], float],
     ) -> None:

@@ -14,10 +14,11 @@ from kilocard.core.replica import Change
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.engines.registry import engine
-from kilocard.gateway.admin import Admin
+from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.plane import Plane
+from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
 from kilocard.gateway.state import FleetMeters
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.net.server import Server
@@ -29,12 +30,25 @@ from kilocard.spec.units import address
 log = logging.getLogger("kilocard.gateway")
 
 
+#: connections that the kernel keeps until we take them
+BACKLOG = 4096
+
+
+def address_in_use(host: str, port: int, error: OSError) -> BackendError:
+    return BackendError(
+        f"can't listen on {host}:{port}: {error.strerror or error}. Is another gateway running? "
+        "Choose another address with gateway.listen or --port.",
+        code="address_in_use",
+    )
+
+
 class Gateway:
     """One gateway process.
 
     `sources` report where replicas are; they are let in once they answer. A backend, which knows that its replicas
     are ready, calls `apply` itself. `describe` gives what a backend knows of
-    its replicas for /state. Ports may be 0: `port` and `admin_port` say what was got.
+    its replicas for /state. Ports may be 0: `port` and `admin_port` say what was got. With a `seat` it is one of
+    several workers: see seat.py.
     """
 
     def __init__(
@@ -44,15 +58,24 @@ class Gateway:
         sources: Sequence[Discovery] = (),
         describe: Callable[[], dict[str, dict[str, Any]]] = dict,
         rng: random.Random | None = None,
+        seat: Seat | None = None,
     ) -> None:
         rng = rng or random.Random()  # noqa: S311  # balancing load is no secret
         loop = asyncio.get_running_loop()
         facts = {
-            pool.name: PoolFacts(max_running=engine(pool.engine).max_running(pool), max_in_flight=pool.max_in_flight)
+            pool.name: PoolFacts(
+                max_running=engine(pool.engine).max_running(pool),
+                max_in_flight=pool.max_in_flight,
+                shared=seat is not None,
+            )
             for pool in spec.pools.values()
         }
         dispatcher = Dispatcher(spec.models, facts, rng, scrape_interval=spec.gateway.scrape_interval)
-        self._poller = Poller(self._on_sample, interval=spec.gateway.scrape_interval, rng=rng, now=loop.time)
+        self._poller: Scraping = (
+            Poller(self._on_sample, interval=spec.gateway.scrape_interval, rng=rng, now=loop.time)
+            if seat is None
+            else ScrapedElsewhere()
+        )
         self.spec = spec
         # Not the loop's clock: uvloop's stands still within a turn and counts in milliseconds.
         self.plane = Plane(spec, dispatcher, self._poller, Telemetry(list(spec.models)), time.monotonic)
@@ -61,8 +84,9 @@ class Gateway:
         self.admin_port = 0
         self._sources = sources
         self._admission = Admission(spec, self.apply)
-        self._listener: asyncio.Server | None = None
-        self._admin = Server(Admin(self.plane, describe), idle_timeout=30.0)
+        self._seat = seat
+        self._listeners: list[asyncio.Server] = []
+        self._admin = Server(Admin(OneGateway(self.plane, describe)), idle_timeout=30.0)
 
     def _on_sample(self, *args: Any) -> None:
         self.plane.on_sample(*args)
@@ -73,30 +97,36 @@ class Gateway:
 
     async def start(self) -> None:
         """Listen and begin. Raises BackendError where an address can't be had (nothing is left open then)."""
-        loop = asyncio.get_running_loop()
-        host, port = address(self.spec.gateway.listen, lowest_port=0)
-        try:
-            self._listener = await loop.create_server(
-                lambda: ClientConnection(self.plane), host, port, backlog=4096, reuse_address=True
-            )
-        except OSError as error:
-            raise BackendError(
-                f"can't listen on {host}:{port}: {error.strerror or error}. Is another gateway running? "
-                "Choose another address with gateway.listen or --port.",
-                code="address_in_use",
-            ) from error
-        self.port = self._listener.sockets[0].getsockname()[1]
-        try:
-            admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)
-            self.admin_port = await self._admin.start(admin_host, admin_port)
-        except BackendError:
-            self._listener.close()
-            raise
+        if self._seat is None:
+            await self._listen()
+        else:
+            loop = asyncio.get_running_loop()
+            for sock in self._seat.sockets:
+                self._listeners.append(await loop.create_server(self._connection, sock=sock, backlog=BACKLOG))
         self.plane.start()
         self._poller.start()
         self._admission.start()
         for source in self._sources:
             source.start(self._admission.apply)
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        host, port = address(self.spec.gateway.listen, lowest_port=0)
+        try:
+            listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG, reuse_address=True)
+        except OSError as error:
+            raise address_in_use(host, port, error) from error
+        self._listeners.append(listener)
+        self.port = listener.sockets[0].getsockname()[1]
+        try:
+            admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)
+            self.admin_port = await self._admin.start(admin_host, admin_port)
+        except BackendError:
+            listener.close()
+            raise
+
+    def _connection(self) -> ClientConnection:
+        return ClientConnection(self.plane)
 
     async def stop(self) -> None:
         """Fail readiness, keep serving for shutdown_delay, refuse new connections, let requests finish, end."""
@@ -104,8 +134,8 @@ class Gateway:
         plane.draining = True
         if gateway.shutdown_delay:
             await asyncio.sleep(gateway.shutdown_delay)
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         plane.close_idle()
         loop = asyncio.get_running_loop()
         end = loop.time() + gateway.drain

@@ -85,7 +85,7 @@ REPLICA_KV_USAGE = Metric(
 REPLICA_STATE = Metric(
     "kilocard_replica_state",
     "gauge",
-    "1 for the state that the replica is in; other states have no series. Of several workers: the share that see it so.",
+    "1 for the state that the replica is in; other states have no series. Of several workers: the share that say so.",
     ("pool", "replica", "state"),
     merge="mean",
 )
