@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count
 
 from kilocard.dispatch.lengths import Lengths
 from kilocard.dispatch.request import LiveRequest
@@ -52,7 +51,7 @@ Entry = tuple[float, int, Flow]
 class Line:
     """Who waits in one priority class of one queue: retries first, then tenants by fair share."""
 
-    __slots__ = ("_flows", "_heap", "_lengths", "_most_flows", "_numbers", "count", "retries", "tag", "time", "waiting",
+    __slots__ = ("_flows", "_heap", "_lengths", "_most_flows", "_number", "count", "retries", "tag", "time", "waiting",
                  "weight")  # fmt: skip
 
     def __init__(self) -> None:
@@ -70,7 +69,8 @@ class Line:
         self._flows: dict[str, Flow] = {}
         self._most_flows = SPARE
         self._heap: list[Entry] = []
-        self._numbers = count()
+        #: of the newest entry: equal tags leave in the order in which they came
+        self._number = 0
         self._lengths = Lengths()
 
     def join(self, request: LiveRequest) -> None:
@@ -111,7 +111,8 @@ class Line:
         flow.tag += charge / flow.weight
         request.flow, request.turn = flow, flow.turn
         if len(flow.requests) > 1:
-            flow.entry = (flow.tag, next(self._numbers), flow)
+            self._number += 1
+            flow.entry = (flow.tag, self._number, flow)
             heapreplace(self._heap, flow.entry)
         self._remove(flow, request.id)
         return charge
@@ -176,7 +177,8 @@ class Line:
             heappop(heap)
 
     def _place(self, flow: Flow) -> None:
-        flow.entry = entry = (flow.tag, next(self._numbers), flow)
+        self._number += 1
+        flow.entry = entry = (flow.tag, self._number, flow)
         heap = self._heap
         heappush(heap, entry)
         if len(heap) > STALE_FACTOR * self.waiting + SPARE:

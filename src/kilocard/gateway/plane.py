@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from kilocard.core.load import LoadSample
 from kilocard.core.replica import Change, Endpoint, Found, Leaving
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
-from kilocard.dispatch.instructions import Drained, Hold, Probe, Refuse, Send
+from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
 from kilocard.engines.base import Engine
 from kilocard.engines.registry import engine as engine_named
 from kilocard.gateway.exchange import Exchange
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 #: the dispatcher's and the time-outs' clock tick, in seconds
 TICK = 0.1
 PROBE_TIMEOUT = 5.0
+#: characters of a model's name that nobody has
+LONGEST_NAME = 200
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ class Plane:
         self._other_meters = telemetry.model("")
         self.dispatcher = dispatcher
         self.access = Access(spec.tenants)
-        self._handle = dispatcher.handle
+        self._handle: Callable[[Event], Sequence[Instruction]] = dispatcher.handle
         self.draining = False
         #: bytes of request bodies in memory now
         self.buffered = 0
@@ -196,6 +198,10 @@ class Plane:
 
     # -- the dispatcher's driver
 
+    def handle_with(self, handle: Callable[[Event], Sequence[Instruction]]) -> None:
+        """Somebody listens: `handle` takes events and answers in the dispatcher's place. Before the first event."""
+        self._handle = handle
+
     def tell(self, event: Event) -> None:
         """Whatever has happened: the dispatcher hears of it, and what it wants is done."""
         for instruction in self._handle(event):
@@ -273,7 +279,12 @@ class Plane:
         now = self.clock()
         number = next(self._numbers)
         model = inbound.model
-        exchange = Exchange(self, client, inbound, self._meters.get(model) or self._other_meters, number, now)
+        meters = self._meters.get(model)
+        if meters is None:
+            meters = self._other_meters
+            if len(model) > LONGEST_NAME:  # it is nobody's name, and events of it are kept for a while
+                model = model[:LONGEST_NAME] + "…"
+        exchange = Exchange(self, client, inbound, meters, number, now)
         self.exchanges[number] = exchange
         client.current = exchange  # before it is dispatched: it may end at once
         if not client.request_id:

@@ -12,10 +12,11 @@ from typing import Any
 from kilocard.core.errors import BackendError
 from kilocard.core.replica import Change
 from kilocard.dispatch.config import PoolFacts
-from kilocard.dispatch.dispatcher import Dispatcher
+from kilocard.dispatch.replay import Setup
 from kilocard.engines.registry import engine
 from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
+from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
@@ -70,7 +71,9 @@ class Gateway:
             )
             for pool in spec.pools.values()
         }
-        dispatcher = Dispatcher(spec.models, facts, rng, scrape_interval=spec.gateway.scrape_interval)
+        # The dispatcher has chance to itself, from a known seed: only so can its decisions be replayed.
+        setup = Setup(spec.models, facts, rng.getrandbits(53), spec.gateway.scrape_interval)
+        dispatcher = setup.dispatcher()
         self._poller: Scraping = (
             Poller(self._on_sample, interval=spec.gateway.scrape_interval, rng=rng, now=loop.time)
             if seat is None
@@ -80,6 +83,10 @@ class Gateway:
         # Not the loop's clock: uvloop's stands still within a turn and counts in milliseconds.
         self.plane = Plane(spec, dispatcher, self._poller, Telemetry(list(spec.models)), time.monotonic)
         FleetMeters(self.plane, self.plane.telemetry.registry)
+        self._record: DecisionLog | None = None
+        if spec.gateway.record is not None:
+            self._record = DecisionLog(spec.gateway.record, dispatcher, setup, self.plane.telemetry.registry)
+            self.plane.handle_with(self._record.recording())
         self.port = 0
         self.admin_port = 0
         self._sources = sources
@@ -153,3 +160,5 @@ class Gateway:
         await self._poller.close()
         await plane.close()
         await self._admin.close(grace=1.0)
+        if self._record is not None:
+            await asyncio.to_thread(self._record.close)

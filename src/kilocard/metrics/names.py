@@ -101,6 +101,9 @@ SCRAPE_FAILURES = Metric("kilocard_scrape_failures_total", "counter", "Scrapes t
 OPEN_CONNECTIONS = Metric("kilocard_open_connections", "gauge", "Client connections that are open.")
 BUFFERED_BYTES = Metric("kilocard_buffered_bytes", "gauge", "Bytes of bodies and responses held in memory.")
 HELD_REQUESTS = Metric("kilocard_held_requests", "gauge", "Requests that wait in the gateway now.", ("model",))
+RECORDED = Metric(
+    "kilocard_recorded_events_total", "counter", "Events of the decision log: written, or lost.", ("result",)
+)
 WORKERS = Metric("kilocard_workers", "gauge", "Worker processes that serve now (with --workers).")
 WORKER_EXITS = Metric(
     "kilocard_worker_exits_total", "counter",
@@ -112,5 +115,5 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
-    DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS, BUILD_INFO,
+    DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS, RECORDED, BUILD_INFO,
 )  # fmt: skip
