@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 #: the dispatcher's and the time-outs' clock tick, in seconds
 TICK = 0.1
 PROBE_TIMEOUT = 5.0
-#: characters of a model's name that nobody has
-LONGEST_NAME = 200
 
 
 @dataclass(slots=True)
@@ -76,7 +74,8 @@ class Plane:
         self._other_meters = telemetry.model("")
         self.dispatcher = dispatcher
         self.access = Access(spec.tenants)
-        self._handle: Callable[[Event], Sequence[Instruction]] = dispatcher.handle
+        #: the dispatcher's, or that of somebody who listens
+        self.handle: Callable[[Event], Sequence[Instruction]] = dispatcher.handle
         self.draining = False
         #: bytes of request bodies in memory now
         self.buffered = 0
@@ -198,13 +197,9 @@ class Plane:
 
     # -- the dispatcher's driver
 
-    def handle_with(self, handle: Callable[[Event], Sequence[Instruction]]) -> None:
-        """Somebody listens: `handle` takes events and answers in the dispatcher's place. Before the first event."""
-        self._handle = handle
-
     def tell(self, event: Event) -> None:
         """Whatever has happened: the dispatcher hears of it, and what it wants is done."""
-        for instruction in self._handle(event):
+        for instruction in self.handle(event):
             if type(instruction) is Send:
                 exchange = self.exchanges[instruction.request]
                 exchange.dispatch(instruction, self.targets[instruction.replica], event.now)
@@ -279,12 +274,7 @@ class Plane:
         now = self.clock()
         number = next(self._numbers)
         model = inbound.model
-        meters = self._meters.get(model)
-        if meters is None:
-            meters = self._other_meters
-            if len(model) > LONGEST_NAME:  # it is nobody's name, and events of it are kept for a while
-                model = model[:LONGEST_NAME] + "…"
-        exchange = Exchange(self, client, inbound, meters, number, now)
+        exchange = Exchange(self, client, inbound, self._meters.get(model) or self._other_meters, number, now)
         self.exchanges[number] = exchange
         client.current = exchange  # before it is dispatched: it may end at once
         if not client.request_id:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from kilocard.gateway.plane import Target
 
 
+#: characters; the cluster file has no longer names
+LONGEST_NAME = 200
+
+
 class Inbound:
     """One inference request, read but not yet sent anywhere."""
 
@@ -62,6 +66,8 @@ class Inbound:
         #: the model that was asked for by name; None: the client left it out
         self.named = model
         self.model = model or ""
+        if len(self.model) > LONGEST_NAME:  # nobody's: what is told and kept of it is bounded
+            self.model = self.model[:LONGEST_NAME] + "…"
 
     def _read_form(self) -> str | None:
         if not self.head.content_type.lower().startswith(b"multipart/form-data"):

@@ -86,7 +86,7 @@ class Gateway:
         self._record: DecisionLog | None = None
         if spec.gateway.record is not None:
             self._record = DecisionLog(spec.gateway.record, dispatcher, setup, self.plane.telemetry.registry)
-            self.plane.handle_with(self._record.recording())
+            self.plane.handle = self._record.recording()
         self.port = 0
         self.admin_port = 0
         self._sources = sources
