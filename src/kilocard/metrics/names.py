@@ -109,6 +109,16 @@ WORKER_EXITS = Metric(
     "kilocard_worker_exits_total", "counter",
     "Worker processes that ended without being told to, by cause: exit, signal, hung, start.", ("cause",),
 )  # fmt: skip
+RECORDS_WRITTEN = Metric(
+    "kilocard_records_written_total", "counter", "Requests written down, by where: ledger or access_log.", ("to",)
+)
+RECORDS_DROPPED = Metric(
+    "kilocard_records_dropped_total", "counter", "Requests that could not be written down and are lost.", ("to",)
+)
+RECORD_WRITE_ERRORS = Metric(
+    "kilocard_record_write_errors_total", "counter", "Writes that failed; most are tried again.", ("to",)
+)
+RECORDS_WAITING = Metric("kilocard_records_waiting", "gauge", "Requests that are not written down yet.", ("to",))
 BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in the label.", ("version",), merge="max")
 
 #: every family, in the order of the page
@@ -116,5 +126,6 @@ ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
-    RECORDED, BUILD_INFO,
+    RECORDED,
+    RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING, BUILD_INFO,
 )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Makes a record of each request that has ended and hands it to whoever writes it down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from kilocard.gateway.local_answer import LocalAnswer
+from kilocard.metrics import names
+from kilocard.metrics.render import Registry
+from kilocard.tenancy.usage import NOTHING, Record
+
+if TYPE_CHECKING:
+    from kilocard.gateway.exchange import Exchange
+    from kilocard.gateway.plane import Plane
+
+#: characters of a model's name that a client made up, and of a path
+LONGEST = 256
+
+
+class Writer(Protocol):
+    """Takes records off the event loop's hands at once, and keeps count."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def written(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def backlog(self) -> int: ...
+
+    def add(self, record: Record) -> None: ...
+
+
+class Recorder:
+    """`ledger` gets requests that reached the dispatcher, since only those can use anything; `log` gets all."""
+
+    def __init__(self, plane: Plane, *, ledger: Writer | None = None, log: Writer | None = None) -> None:
+        self._plane = plane
+        self._ended = [writer.add for writer in (ledger, log) if writer is not None]
+        plane.on_end.append(self.ended)
+        if log is not None:
+            self._log = log.add
+            plane.on_answer.append(self.answered)
+            plane.notes_peers = True
+        WriterMeters([writer for writer in (ledger, log) if writer is not None], plane.telemetry.registry)
+
+    def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
+        """On the path of every request: one tuple."""
+        client = exchange.client
+        inbound = exchange.inbound
+        send = exchange.send
+        model = inbound.model
+        if len(model) > LONGEST:
+            model = model[:LONGEST]
+        if send is None:
+            attempts, replica, pool = 0, "", ""
+            held = now - exchange.arrived
+        else:
+            attempts, replica, pool = send.attempt, send.replica, send.pool
+            held = exchange.held_seconds
+        record: Record = tuple.__new__(
+            Record,
+            (
+                exchange.arrived, now, exchange.request_id, client.request_id, client.peer, inbound.tenant.name, model,
+                exchange.meters.name, inbound.route.path, inbound.stream, len(inbound.body), pool, replica, attempts,
+                outcome, exchange.status, exchange.code, exchange.used, held, exchange.content_at,
+            ),
+        )  # fmt: skip
+        for add in self._ended:
+            add(record)
+
+    def answered(self, answer: LocalAnswer, now: float) -> None:
+        client, arrival, status, code, inbound = answer
+        if status < 400:
+            outcome = "ok"
+        else:
+            outcome = "refused" if status in (429, 503) else "client_error"
+        self._log(
+            Record(
+                started=now,
+                ended=now,
+                request_id=client.request_id,
+                client_id=client.request_id,
+                peer=client.peer,
+                tenant="" if inbound is None else inbound.tenant.name,
+                asked_model="" if inbound is None else inbound.model[:LONGEST],
+                model="",
+                path="" if arrival is None else arrival.path[:LONGEST].decode("utf-8", "replace"),
+                streamed=False,
+                bytes_in=0 if arrival is None else len(arrival.body),
+                pool="",
+                replica="",
+                attempts=0,
+                outcome=outcome,
+                status=status,
+                code=code,
+                tokens=NOTHING,
+                held=0.0,
+                first_at=0.0,
+            )
+        )
+
+
+class WriterMeters:
+    """How the writers are doing, read when the page is asked for."""
+
+    def __init__(self, writers: list[Writer], registry: Registry) -> None:
+        self._writers = writers
+        self._written = registry.counter(names.RECORDS_WRITTEN)
+        self._dropped = registry.counter(names.RECORDS_DROPPED)
+        self._errors = registry.counter(names.RECORD_WRITE_ERRORS)
+        self._backlog = registry.gauge(names.RECORDS_WAITING)
+        registry.before_page.append(self.refresh)
+
+    def refresh(self) -> None:
+        for writer in self._writers:
+            self._written.labels(writer.name).value = writer.written
+            self._dropped.labels(writer.name).value = writer.dropped
+            self._errors.labels(writer.name).value = writer.errors
+            self._backlog.labels(writer.name).set(writer.backlog)

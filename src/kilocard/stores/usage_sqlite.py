@@ -1,0 +1,105 @@
+"""The ledger in the embedded store (SQLite)."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from kilocard.core.errors import StoreError
+from kilocard.stores.embedded import BUSY, connect
+from kilocard.stores.usage_tables import (
+    COLUMNS,
+    DAILY,
+    NAMES,
+    REQUESTS,
+    SQLITE,
+    add_to_daily,
+    create_daily,
+    line,
+    report,
+    row,
+)  # fmt: skip
+from kilocard.tenancy.usage import Record
+from kilocard.tenancy.usage_report import Line, Question
+
+#: seconds between two looks for rows that are too old, and rows removed in one transaction
+PRUNE_EVERY = 3600.0
+PRUNE_ROWS = 10_000
+
+_TABLES = (
+    f"CREATE TABLE IF NOT EXISTS {REQUESTS} (seq INTEGER PRIMARY KEY, "
+    + ", ".join(f"{c.name} {c.sqlite if 'NULL' in c.sqlite else f'{c.sqlite} NOT NULL'}" for c in COLUMNS)
+    + ", UNIQUE (request_id))",
+    f"CREATE INDEX IF NOT EXISTS {REQUESTS}_ended ON {REQUESTS} (ended)",
+    create_daily(SQLITE),
+)
+_INSERT = (
+    f"INSERT INTO {REQUESTS} ({NAMES}) VALUES ({', '.join('?' * len(COLUMNS))}) ON CONFLICT (request_id) DO NOTHING"
+)
+#: rows of this transaction are those above what was the last one before
+_ADD_TO_DAILY = add_to_daily(SQLITE, f"{REQUESTS} WHERE seq > ?")
+_PRUNE = (
+    f"DELETE FROM {REQUESTS} WHERE seq IN"
+    f" (SELECT seq FROM {REQUESTS} WHERE ended < ? ORDER BY ended LIMIT {PRUNE_ROWS})"
+)
+
+
+class SqliteLedger:
+    """A sink of batches. Several processes may write to one file. Raises StoreError where it can't be opened."""
+
+    def __init__(self, path: Path, keep: float = 0.0) -> None:
+        """`keep`: seconds; 0: rows are kept for ever."""
+        self._path = path
+        self._keep = keep
+        self._prune_at = 0.0
+        self._store: sqlite3.Connection | None = connect(path, *_TABLES)
+
+    def prepare(self, records: list[Record], utc: float) -> list[tuple[Any, ...]]:
+        return [row(record, utc) for record in records]
+
+    def write(self, prepared: list[tuple[Any, ...]]) -> None:
+        """One transaction: rows that are new, and their days' totals."""
+        store = self._store
+        if store is None:
+            store = self._store = connect(self._path, *_TABLES)
+        try:
+            store.execute("BEGIN IMMEDIATE")
+            (last,) = store.execute(f"SELECT coalesce(max(seq), 0) FROM {REQUESTS}").fetchone()
+            store.executemany(_INSERT, prepared)
+            store.execute(_ADD_TO_DAILY, (last,))
+            store.execute("COMMIT")
+        except sqlite3.Error:
+            self._drop()
+            raise
+
+    def tidy(self, now: float) -> None:
+        if not self._keep or now < self._prune_at or self._store is None:
+            return
+        self._prune_at = now + PRUNE_EVERY
+        while self._store.execute(_PRUNE, (now - self._keep,)).rowcount == PRUNE_ROWS:
+            pass
+
+    def close(self) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        """What was not committed is undone; the next write opens the file anew."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def read(path: Path, question: Question) -> list[Line]:
+    """Ask a ledger, which a gateway may be writing to. Changes nothing. Raises StoreError."""
+    if not path.exists():
+        raise StoreError(f"{path}: there is no store. Name the cluster file (--cluster) or the store (--store).")
+    sql, parameters = report(SQLITE, question)
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY)) as store:
+            known = store.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (DAILY,)).fetchone()
+            rows = store.execute(sql, parameters).fetchall() if known else []
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: usage can't be read: {error}") from error
+    return [line(question, values) for values in rows]
