@@ -10,10 +10,8 @@ from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import listening_on, read_cluster, warnings
+from kilocard.cli.wiring import gateway_of, listening_on, read_cluster, warnings
 from kilocard.core.errors import UsageError
-from kilocard.gateway.server import Gateway
-from kilocard.scrape.discovery.configured import configured
 
 
 def gateway(
@@ -34,7 +32,7 @@ def gateway(
     started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.endpoints and not pool.dns]
 
     async def main(stopping: running.Stopping) -> None:
-        one = Gateway(spec, sources=configured(spec))
+        one = gateway_of(spec)
         await one.start()
         notes.print(f"gateway http://{_show(spec.gateway.listen, one.port)}/v1")
         notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from kilocard.cli import gateway, replay, schema, status, up, version
+from kilocard.cli import gateway, replay, schema, status, up, usage, version
 from kilocard.cli.emulate import emulate
 from kilocard.cli.keys import app as keys
 from kilocard.cli.model import app as model
@@ -32,6 +32,7 @@ app.command()(up.up)
 app.command()(gateway.gateway)
 app.command()(emulate)
 app.command()(status.status)
+app.command()(usage.usage)
 app.command()(replay.replay)
 app.add_typer(model, name="model")
 app.add_typer(keys, name="keys")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from kilocard.backends import models
 from kilocard.backends.local import LocalBackend
+from kilocard.cli.records import Records
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
 from kilocard.gateway.server import Gateway
@@ -63,12 +65,24 @@ def cache_dir() -> Path:
     return Path(home) if home else Path.home() / ".cache" / "kilocard"
 
 
+def store_path(spec: ClusterSpec) -> Path:
+    """The embedded store's file."""
+    return Path(spec.gateway.store) if spec.gateway.store else cache_dir() / "kilocard.db"
+
+
+def gateway_of(spec: ClusterSpec, describe: Callable[[], dict[str, dict[str, Any]]] = dict) -> Gateway:
+    """A gateway with all that its cluster file asks for, not started. Raises UsageError where an extra is missing."""
+    gateway = Gateway(spec, sources=configured(spec), describe=describe)
+    gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
+    return gateway
+
+
 class LocalCluster:
     """A gateway and the replicas of this machine behind it."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
-        self.gateway = Gateway(spec, sources=configured(spec), describe=self._describe)
+        self.gateway = gateway_of(spec, self._describe)
         port = listen_address(spec.gateway.listen).port
         self.log_dir = cache_dir() / "logs" / str(port or f"pid-{os.getpid()}")
         fetch_model = partial(models.fetch, progress=sys.stderr)

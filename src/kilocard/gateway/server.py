@@ -18,6 +18,7 @@ from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
+from kilocard.gateway.parts import Part
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
 from kilocard.gateway.state import FleetMeters
@@ -87,6 +88,9 @@ class Gateway:
         if spec.gateway.record is not None:
             self._record = DecisionLog(spec.gateway.record, dispatcher, setup, self.plane.telemetry.registry)
             self.plane.handle = self._record.recording()
+        #: others that live as long as this one
+        self.parts: list[Part] = []
+        self._started: list[Part] = []
         self.port = 0
         self.admin_port = 0
         self._sources = sources
@@ -104,17 +108,28 @@ class Gateway:
 
     async def start(self) -> None:
         """Listen and begin. Raises BackendError where an address can't be had (nothing is left open then)."""
-        if self._seat is None:
-            await self._listen()
-        else:
-            loop = asyncio.get_running_loop()
-            for sock in self._seat.sockets:
-                self._listeners.append(await loop.create_server(self._connection, sock=sock, backlog=BACKLOG))
+        try:
+            for part in self.parts:
+                self._started.append(part)
+                await part.start()
+            if self._seat is None:
+                await self._listen()
+            else:
+                loop = asyncio.get_running_loop()
+                for sock in self._seat.sockets:
+                    self._listeners.append(await loop.create_server(self._connection, sock=sock, backlog=BACKLOG))
+        except BaseException:
+            await self._close_parts()
+            raise
         self.plane.start()
         self._poller.start()
         self._admission.start()
         for source in self._sources:
             source.start(self._admission.apply)
+
+    async def _close_parts(self) -> None:
+        while self._started:
+            await self._started.pop().close()
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -159,6 +174,7 @@ class Gateway:
         await self._admission.close()
         await self._poller.close()
         await plane.close()
+        await self._close_parts()
         await self._admin.close(grace=1.0)
         if self._record is not None:
             await asyncio.to_thread(self._record.close)

@@ -81,6 +81,8 @@ class BatchWriter(Generic[P]):
         self._give_up_at = 0.0
         self._failing = False
         self._thread = threading.Thread(target=self._run, name=f"kilocard-{name}", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def add(self, record: Record) -> None:

@@ -1,0 +1,75 @@
+"""Lines of usage as a table, as CSV and as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from kilocard.cli.output import results
+from kilocard.tenancy.usage_report import Line, total
+
+#: columns behind those that the report is broken down by
+FIGURES = (
+    "requests", "errors", "estimated", "prompt_tokens", "cached_tokens", "output_tokens", "total_tokens", "mean_ttft_s",
+)  # fmt: skip
+#: a spreadsheet takes a cell that begins so for a formula (OWASP, "CSV Injection")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def as_dict(by: tuple[str, ...], line: Line) -> dict[str, Any]:
+    return dict(zip((*by, *FIGURES), (*line.group, *_figures(line)), strict=True))
+
+
+def as_csv(by: tuple[str, ...], lines: list[Line]) -> str:
+    """RFC 4180: texts in quotes, figures without. A text that a spreadsheet would run gets an apostrophe before it."""
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
+    writer.writerow((*by, *FIGURES))
+    for line in lines:
+        names = [f"'{name}" if name.startswith(_FORMULA) else name for name in line.group]
+        figures = [("" if value is None else value) for value in _figures(line)]
+        writer.writerow((*names, *figures))
+    return out.getvalue()
+
+
+def show(by: tuple[str, ...], lines: list[Line]) -> None:
+    table = Table(box=None, pad_edge=False, show_footer=bool(by))
+    everything = total(lines)
+    for place, name in enumerate(by):
+        table.add_column(name, footer="all" if place == 0 else "", overflow="fold")
+    sums = [_shown(value) for value in _figures(everything)]
+    for name, figure in zip(FIGURES, sums, strict=True):
+        table.add_column(
+            name.replace("_tokens", "").replace("_s", " s").replace("_", " "), footer=figure, justify="right"
+        )
+    for line in lines:
+        table.add_row(*(Text(_printable(name) or "–") for name in line.group), *map(_shown, _figures(line)))
+    results.print(table)
+    if everything.estimated:
+        results.print(
+            f"{everything.estimated} request(s) with estimated tokens: streams that ended before the engine could say.",
+            style="dim",
+        )
+
+
+def _figures(line: Line) -> tuple[int | float | None, ...]:
+    mean = line.mean_ttft
+    return (
+        line.requests, line.errors, line.estimated, line.prompt_tokens, line.cached_tokens, line.output_tokens,
+        line.prompt_tokens + line.output_tokens, None if mean is None else round(mean, 6),
+    )  # fmt: skip
+
+
+def _shown(value: int | float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _printable(name: str) -> str:
+    """Names come from a file, but a terminal obeys some characters."""
+    return "".join(letter if letter.isprintable() else "�" for letter in name)
