@@ -53,6 +53,12 @@ CLIENT = _client("""
 405 | method_not_allowed | inference routes take POST, the admin address GET | use that method
 408 | request_timeout | the request was not complete in time | send faster, or raise `gateway.limits.client_idle`
 413 | body_too_large | the body is over `gateway.limits.body` | send less, or raise it
+429 | requests_per_minute | the tenant's requests of the last minute are used up | wait for Retry-After
+429 | tokens_per_minute | what is left of the tenant's tokens of the minute is too little | wait for Retry-After
+429 | concurrency | as many requests of the tenant run as may | wait for one to end
+429 | tokens_per_day | the tenant's budget of the day (UTC) leaves too little | wait for the next day
+429 | tokens_per_month | the tenant's budget of the month (UTC) leaves too little | wait for the next month
+429 | request_exceeds_limit | this request alone is over a limit of tokens: it never passes | lower `max_tokens`
 431 | headers_too_large | the head is over `gateway.limits.header` | send less, or raise it
 500 | internal_error | a fault of kilocard | report it with the gateway's log
 502 | connect | no replica that was tried could be reached | `kilocard status`; are the engines running?

@@ -10,7 +10,8 @@
     │   ├── MethodNotAllowed           405
     │   ├── BodyTooLarge               413
     │   ├── HeaderTooLarge             431
-    │   └── RequestTimeout             408   the client took too long to send its request
+    │   ├── RequestTimeout             408   the client took too long to send its request
+    │   └── RateLimited                429   the tenant's own limit
     ├── CapacityError                  503  exit 1   "we" have no room now; always with Retry-After
     ├── UpstreamError                  502  exit 1   a replica broke it
     │   └── UpstreamTimeout            504
@@ -111,6 +112,14 @@ class BodyTooLarge(ClientError):
 class HeaderTooLarge(ClientError):
     http_status = 431
     default_code = "headers_too_large"
+
+
+class RateLimited(ClientError):
+    """The tenant's own limit. `code` says which; without `retry_after` no waiting helps."""
+
+    http_status = 429
+    kind = "rate_limit_error"
+    default_code = "requests_per_minute"
 
 
 class CapacityError(KilocardError):

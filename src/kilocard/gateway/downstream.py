@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import ceil
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
@@ -37,6 +38,7 @@ class ClientConnection(asyncio.Protocol):
         "_reading_paused",
         "can_chunk",
         "current",
+        "headers",
         "keep_alive",
         "paused",
         "peer",
@@ -58,6 +60,8 @@ class ClientConnection(asyncio.Protocol):
         self._queue: deque[Arrival] = deque()
         self.current: Exchange | None = None
         self.request_id = b""
+        #: further lines for the head of the answer to the request that runs
+        self.headers = b""
         #: address and port of the client, where somebody wants to know (plane.notes_peers)
         self.peer: tuple[str, int] | None = None
         self._closing = False
@@ -165,6 +169,7 @@ class ClientConnection(asyncio.Protocol):
         self.keep_alive = arrival.keep_alive and not self.plane.draining
         given = arrival.head.request_id
         self.request_id = b"" if given is None or not _is_plain(given) else given
+        self.headers = b""
         self.plane.serve(self, arrival)
 
     def next_request(self) -> None:
@@ -201,6 +206,8 @@ class ClientConnection(asyncio.Protocol):
         the end of the body."""
         if framing is None:
             self.keep_alive = False
+        if self.headers:
+            block += self.headers
         self.transport.write(
             b"%bx-request-id: %b\r\n%b%b\r\n" % (block, self.request_id, framing or b"", self._connection_header())
         )
@@ -209,6 +216,8 @@ class ClientConnection(asyncio.Protocol):
         """`block`: status line and headers."""
         if not self.request_id:
             self.request_id = self.plane.new_request_id()
+        if self.headers:
+            block += self.headers
         if self.keep_alive and self.can_chunk:
             self.transport.write(
                 b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (block, self.request_id, len(body), body)
@@ -224,7 +233,7 @@ class ClientConnection(asyncio.Protocol):
         if error.http_status == 401:
             block += ASK_FOR_KEY if error.code == "missing_api_key" else REFUSED_KEY
         if error.retry_after is not None:
-            block += b"retry-after: %d\r\n" % max(1, round(error.retry_after))
+            block += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after))
         self.write_whole(block, body)
 
     def close_after_write(self) -> None:

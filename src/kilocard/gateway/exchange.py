@@ -3,6 +3,7 @@
 The exchange performs what the dispatcher decides and reports what happens; it decides nothing itself. All of it runs
 in callbacks on one thread: state is read and written in one step, with no await in between.
 
+    RESERVING (tenants with limits) ──Grant──▶ HELD
     HELD ──Send──▶ CONNECTING ──▶ WAITING ──first content──▶ STREAMING ──▶ DONE
       ▲                │             │                           │
       └── Hold ◀───────┴──── Failed ─┘ (another replica)         └─ Failed: error event, no retry
@@ -15,9 +16,10 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kilocard.core.errors import CapacityError, KilocardError, UpstreamError
+from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
+from kilocard.gateway.outcome import outcome
 from kilocard.tenancy.usage import NOTHING
 from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.failure import error_body, error_event
@@ -26,10 +28,12 @@ from kilocard.wire.relay import EventRelay
 if TYPE_CHECKING:
     from kilocard.dispatch.instructions import Send
     from kilocard.gateway.downstream import ClientConnection
-    from kilocard.gateway.plane import Plane, Target
+    from kilocard.gateway.plane import Plane
     from kilocard.gateway.request import Inbound
+    from kilocard.gateway.target import Target
     from kilocard.gateway.telemetry import ModelMeters
     from kilocard.gateway.upstream import UpstreamConnection
+    from kilocard.tenancy.limits import Grant
 
 #: a whole response up to this size is gathered before any of it is sent, so that it can still be retried
 MAX_GATHERED = 1024 * 1024
@@ -43,7 +47,7 @@ _OPENING = b'data: {"'
 #: no event of text is smaller with its framing
 _LEAST_TEXT = 40
 #: phases; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11)
-HELD, CONNECTING, WAITING, STREAMING, DONE = range(5)
+RESERVING, HELD, CONNECTING, WAITING, STREAMING, DONE = range(6)
 
 
 class Exchange:
@@ -52,7 +56,7 @@ class Exchange:
     __slots__ = (
         "_chunked", "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_head_sent",
         "_last_fault", "_length", "_pace", "_pass_on", "_task", "_upstream", "arrived", "client", "code", "content_at",
-        "deadline", "events", "held_seconds", "id", "inbound", "last_at", "meters", "paused", "phase", "plane",
+        "deadline", "events", "grant", "held_seconds", "id", "inbound", "last_at", "meters", "paused", "phase", "plane",
         "relay", "request_id", "send", "sent_at", "status", "target", "usage", "used", "written_at",
     )  # fmt: skip
 
@@ -77,6 +81,8 @@ class Exchange:
         self.status = 0
         #: of the error that ended it; "": none of ours
         self.code = ""
+        #: what it holds of its tenant's limits, until it has ended
+        self.grant: Grant | None = None
         #: what it is charged, known when it has ended
         self.used = NOTHING
         self.paused = client.paused
@@ -133,7 +139,7 @@ class Exchange:
         self.code = error.code
         self.plane.telemetry.refusal(error.code)
         self._fail_to_client(error)
-        self._end(_outcome(error))
+        self._end(outcome(error))
 
     # -- towards the replica
 
@@ -328,6 +334,7 @@ class Exchange:
         self._drop_upstream()
         relay = self.relay
         now = self.plane.clock()
+        reserving = self.phase == RESERVING
         self.phase = DONE
         if relay is not None:
             self.usage = relay.usage
@@ -337,7 +344,8 @@ class Exchange:
                 )
                 self._end("ok")
                 return
-        self.plane.tell(Abandoned(now, self.id))
+        if not reserving:  # else the dispatcher does not know of it
+            self.plane.tell(Abandoned(now, self.id))
         self._end("client_gone")
 
     def client_paused(self, paused: bool) -> None:
@@ -353,7 +361,9 @@ class Exchange:
         """Called about ten times a second."""
         timeouts = self.plane.timeouts
         if now >= self.deadline:
-            if self.phase != HELD:  # the dispatcher watches what it holds
+            if self.phase == RESERVING:
+                self.refuse(UpstreamTimeout("The limits' store gave no answer in time.", code="total_timeout"))
+            elif self.phase != HELD:  # the dispatcher watches what it holds
                 self._time_out(Fault.TOTAL, f"not finished within {timeouts.total:g} s")
         elif self.phase == WAITING:
             limit = self.inbound.first_token_limit(timeouts)
@@ -379,7 +389,8 @@ class Exchange:
         if self.phase == DONE:
             return
         self._drop_upstream()
-        self.plane.tell(Abandoned(self.plane.clock(), self.id))
+        if self.phase != RESERVING:
+            self.plane.tell(Abandoned(self.plane.clock(), self.id))
         self.refuse(CapacityError("The gateway is shutting down.", code="shutting_down"))
 
     # -- inside
@@ -415,9 +426,9 @@ class Exchange:
         plane.tell(tuple.__new__(Finished, finished))  # half the cost of Finished(…), for each request
         plane.ended(self, "ok" if self.status < 400 else "client_error", now)
 
-    def _end(self, outcome: str) -> None:
+    def _end(self, how: str) -> None:
         self.phase = DONE
-        self.plane.ended(self, outcome, self.plane.clock())
+        self.plane.ended(self, how, self.plane.clock())
 
     # -- towards the client
 
@@ -476,13 +487,3 @@ class Exchange:
 
 
 _EVENT_STREAM = status_line(200) + b"content-type: text/event-stream; charset=utf-8\r\n" + STREAM_HEADERS
-
-
-def _outcome(error: KilocardError) -> str:
-    if error.http_status == 504:
-        return "timeout"
-    if isinstance(error, CapacityError):
-        return "refused"
-    if isinstance(error, UpstreamError):
-        return "upstream_error"
-    return "client_error"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, ClientError, KilocardError, UpstreamError
@@ -15,21 +14,22 @@ from kilocard.core.replica import Change, Endpoint, Found, Leaving
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
 from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
-from kilocard.engines.base import Engine
 from kilocard.engines.registry import engine as engine_named
-from kilocard.gateway.exchange import Exchange
+from kilocard.gateway.exchange import HELD, Exchange
+from kilocard.gateway.limiting import Limiting
 from kilocard.gateway.local_answer import LocalAnswer, turned_away
 from kilocard.gateway.local_pages import answer_locally
-from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
 from kilocard.gateway.seat import Scraping
+from kilocard.gateway.target import Target
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.gateway.used import used
 from kilocard.net.client import fetch
 from kilocard.scrape.status import ScrapeStatus
-from kilocard.spec.model import ClusterSpec, PoolSpec
+from kilocard.spec.model import ClusterSpec
 from kilocard.tenancy.access import ANYBODY, Access, allow
+from kilocard.tenancy.limits import LimitStore
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -39,18 +39,6 @@ if TYPE_CHECKING:
 #: the dispatcher's and the time-outs' clock tick, in seconds
 TICK = 0.1
 PROBE_TIMEOUT = 5.0
-
-
-@dataclass(slots=True)
-class Target:
-    """What it takes to send a request to one replica."""
-
-    endpoint: Endpoint
-    connections: ReplicaConnections
-    #: public model name → the engine's name for it, where they differ
-    model_names: Mapping[str, str]
-    stream_usage: bool
-    readiness_path: str
 
 
 class Plane:
@@ -63,6 +51,7 @@ class Plane:
         poller: Scraping,
         telemetry: Telemetry,
         clock: Callable[[], float],
+        limit_store: LimitStore,
     ) -> None:
         self.spec = spec
         self.clock = clock
@@ -76,6 +65,7 @@ class Plane:
         self.access = Access(spec.tenants)
         #: the dispatcher's, or that of somebody who listens
         self.handle: Callable[[Event], Sequence[Instruction]] = dispatcher.handle
+        self.limiting = Limiting(self, limit_store)
         self.draining = False
         #: bytes of request bodies in memory now
         self.buffered = 0
@@ -158,24 +148,9 @@ class Plane:
         if known is None:
             pool = self.spec.pools[endpoint.pool]
             engine = engine_named(pool.engine)
-            self.targets[endpoint.replica] = Target(
-                endpoint,
-                ReplicaConnections(endpoint.url, self.clock),
-                self._model_names(engine, pool),
-                engine.capabilities.stream_usage,
-                engine.readiness_path(pool),
-            )
+            self.targets[endpoint.replica] = Target.of(endpoint, engine, pool, self.spec.models, self.clock)
             self._poller.add(endpoint.replica, endpoint.url, engine.metrics_pages(pool))
         self.tell(ReplicaUp(now, endpoint.replica, endpoint.pool))
-
-    def _model_names(self, engine: Engine, pool: PoolSpec) -> dict[str, str]:
-        names = {}
-        for model in self.spec.models.values():
-            if pool.name in model.pools:
-                upstream = engine.upstream_model(pool, model.name)
-                if upstream != model.name:
-                    names[model.name] = upstream
-        return names
 
     def _lost(self, replica: str, now: float) -> None:
         target = self.targets.pop(replica, None)
@@ -279,8 +254,19 @@ class Plane:
         client.current = exchange  # before it is dispatched: it may end at once
         if not client.request_id:
             client.request_id = exchange.request_id
+        if tenant.limited:
+            self.limiting.reserve(exchange, now)
+        else:
+            self.arrive(exchange, now)
+
+    def arrive(self, exchange: Exchange, now: float) -> None:
+        """It may run, as far as limits go: the dispatcher decides when and where."""
+        exchange.phase = HELD
+        inbound = exchange.inbound
+        tenant = inbound.tenant
         tokens = (inbound.prompt_tokens, inbound.output_tokens)
-        arrived = (now, number, model, *tokens, exchange.deadline, tenant.name, tenant.priority, tenant.weight)
+        id, model = exchange.id, inbound.model
+        arrived = (now, id, model, *tokens, exchange.deadline, tenant.name, tenant.priority, tenant.weight)
         self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
@@ -288,6 +274,8 @@ class Plane:
         del self.exchanges[exchange.id]
         self.buffered -= len(exchange.inbound.body)
         exchange.used = used(exchange, outcome)
+        if exchange.grant is not None:
+            self.limiting.settle(exchange, outcome, now)
         self.telemetry.ended(exchange, outcome, now)
         for tell in self.on_end:
             tell(exchange, outcome, now)

@@ -13,7 +13,7 @@ from kilocard.wire import edit, multipart, tokens
 from kilocard.wire.peek import peek
 
 if TYPE_CHECKING:
-    from kilocard.gateway.plane import Target
+    from kilocard.gateway.target import Target
 
 
 #: characters; the cluster file has no longer names
@@ -26,11 +26,12 @@ class Inbound:
     __slots__ = (
         "_field",
         "_has_options",
-        "_limited",
         "_wants_usage",
         "body",
+        "choices",
         "head",
         "hide_usage",
+        "limited",
         "model",
         "named",
         "output_tokens",
@@ -51,7 +52,10 @@ class Inbound:
         self.body = body
         #: a usage chunk in the stream is there only because we asked for it
         self.hide_usage = False
-        self.prompt_tokens = len(body) // tokens.BYTES_PER_TOKEN + 1
+        size = len(body)
+        if size > tokens.PICTURE_BYTES:
+            size = tokens.text_bytes(body)
+        self.prompt_tokens = size // tokens.BYTES_PER_TOKEN + 1
         if route.multipart:
             model = self._read_form()
         else:
@@ -62,7 +66,9 @@ class Inbound:
             self.output_tokens = seen.output_tokens
             self._wants_usage = seen.wants_usage
             self._has_options = seen.has_stream_options
-            self._limited = seen.limited
+            self.choices = seen.choices
+            #: output_tokens is the client's own bound
+            self.limited = seen.limited
         #: the model that was asked for by name; None: the client left it out
         self.named = model
         self.model = model or ""
@@ -72,13 +78,19 @@ class Inbound:
     def _read_form(self) -> str | None:
         if not self.head.content_type.lower().startswith(b"multipart/form-data"):
             raise ClientError(f"{self.route.path} takes multipart/form-data.", code="unsupported_content_type")
-        self._wants_usage = self._has_options = self._limited = False
+        self._wants_usage = self._has_options = self.limited = False
+        self.choices = 1
         self.output_tokens = tokens.DEFAULT_OUTPUT_TOKENS
         mark = multipart.boundary(self.head.content_type)
         flag = multipart.find(self.body, mark, b"stream")
         self.stream = flag is not None and flag.value.strip().lower() == b"true"
         self._field = multipart.find(self.body, mark, b"model")
         return None if self._field is None else self._field.value.decode("utf-8", "replace")
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the body that prompt_tokens were estimated from."""
+        return (self.prompt_tokens - 1) * tokens.BYTES_PER_TOKEN
 
     def first_token_limit(self, timeouts: Timeouts) -> float:
         """Seconds until the first byte of an answer has to come.
@@ -89,7 +101,7 @@ class Inbound:
         limit = timeouts.first_token + timeouts.first_token_per_prompt_token * self.prompt_tokens
         if self.stream or not self.route.generates:
             return limit
-        return limit + timeouts.per_output_token * self.output_tokens if self._limited else timeouts.total
+        return limit + timeouts.per_output_token * self.output_tokens if self.limited else timeouts.total
 
     def for_replica(self, target: Target, upstream_id: bytes) -> tuple[bytes, bytes]:
         """Head and body for one replica: its name for the model, usage asked for, our own request id."""

@@ -20,6 +20,10 @@ class Route(NamedTuple):
     anthropic: bool = False
     #: an answer takes as long as it is
     generates: bool = False
+    #: the body may hold a list of prompts, each of which is answered
+    prompt_list: bool = False
+    #: no model runs for it: it costs no tokens
+    free: bool = False
 
 
 def _post(path: str, **more: bool) -> Route:
@@ -28,14 +32,16 @@ def _post(path: str, **more: bool) -> Route:
 
 def _table() -> dict[bytes, Route]:
     plain = (
-        "/v1/embeddings /v1/rerank /v2/rerank /rerank /v1/score /score /v1/moderations /tokenize /detokenize"
-        " /v1/tokenize /v1/detokenize /pooling /classify /v1/classify /v1/pooling"
+        "/v1/embeddings /v1/rerank /v2/rerank /rerank /v1/score /score /v1/moderations"
+        " /pooling /classify /v1/classify /v1/pooling"
     )
     routes = [_post(path) for path in plain.split()]
+    routes += [_post(path, free=True) for path in ("/tokenize", "/detokenize", "/v1/tokenize", "/v1/detokenize")]
     routes += [_post(path, generates=True) for path in ("/v1/responses", "/v1/audio/speech", "/v1/images/generations")]
-    routes += [_post(path, usage_option=True, generates=True) for path in ("/v1/chat/completions", "/v1/completions")]
+    routes += [_post("/v1/chat/completions", usage_option=True, generates=True)]
+    routes += [_post("/v1/completions", usage_option=True, generates=True, prompt_list=True)]
     routes += [_post("/v1/messages", anthropic=True, generates=True)]
-    routes += [_post("/v1/messages/count_tokens", anthropic=True)]
+    routes += [_post("/v1/messages/count_tokens", anthropic=True, free=True)]
     routes += [
         _post(path, multipart=True, generates=True)
         for path in ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/images/edits")

@@ -19,6 +19,7 @@ from kilocard.gateway.admission import Admission
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.parts import Part
+from kilocard.gateway.limit_state import LimitMeters
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
 from kilocard.gateway.state import FleetMeters
@@ -28,6 +29,8 @@ from kilocard.scrape.discovery.source import Discovery
 from kilocard.scrape.poller import Poller
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
+from kilocard.tenancy.book import Book
+from kilocard.tenancy.limits import LimitStore
 
 log = logging.getLogger("kilocard.gateway")
 
@@ -49,8 +52,8 @@ class Gateway:
 
     `sources` report where replicas are; they are let in once they answer. A backend, which knows that its replicas
     are ready, calls `apply` itself. `describe` gives what a backend knows of
-    its replicas for /state. Ports may be 0: `port` and `admin_port` say what was got. With a `seat` it is one of
-    several workers: see seat.py.
+    its replicas for /state. `limit_store` keeps count of tenants' limits; None: this process does, alone. Ports may be
+    0: `port` and `admin_port` say what was got. With a `seat` it is one of several workers: see seat.py.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Gateway:
         describe: Callable[[], dict[str, dict[str, Any]]] = dict,
         rng: random.Random | None = None,
         seat: Seat | None = None,
+        limit_store: LimitStore | None = None,
     ) -> None:
         rng = rng or random.Random()  # noqa: S311  # balancing load is no secret
         loop = asyncio.get_running_loop()
@@ -82,7 +86,9 @@ class Gateway:
         )
         self.spec = spec
         # Not the loop's clock: uvloop's stands still within a turn and counts in milliseconds.
-        self.plane = Plane(spec, dispatcher, self._poller, Telemetry(list(spec.models)), time.monotonic)
+        self.plane = Plane(
+            spec, dispatcher, self._poller, Telemetry(list(spec.models)), time.monotonic, limit_store or Book()
+        )
         FleetMeters(self.plane, self.plane.telemetry.registry)
         self._record: DecisionLog | None = None
         if spec.gateway.record is not None:
@@ -91,6 +97,7 @@ class Gateway:
         #: others that live as long as this one
         self.parts: list[Part] = []
         self._started: list[Part] = []
+        LimitMeters(self.plane, self.plane.telemetry.registry)
         self.port = 0
         self.admin_port = 0
         self._sources = sources

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilocard import __version__
+from kilocard.gateway.limit_state import tenants
 from kilocard.metrics import names
 from kilocard.metrics.render import Registry
 
@@ -46,6 +47,7 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
             {"id": pool["name"], "engine": plane.spec.pools[pool["name"]].engine, **pool} for pool in snapshot["pools"]
         ],
         "replicas": replicas,
+        "tenants": tenants(plane, now),
     }
 
 

@@ -8,10 +8,15 @@ from kilocard import __version__
 from kilocard.core.errors import KilocardError
 from kilocard.metrics import names
 from kilocard.metrics.render import Counter, Histogram, Registry
+from kilocard.tenancy.limits import CODES
 from kilocard.tenancy.usage import NOTHING
 
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
+
+
+#: ends of requests that the dispatcher never heard of
+_NEVER_HELD = frozenset(CODES)
 
 
 class ModelMeters:
@@ -45,6 +50,8 @@ class Telemetry:
         self.generation_tokens = add.counter(names.GENERATION_TOKENS)
         self.retries = add.counter(names.RETRIES)
         self.refused = add.counter(names.REFUSED)
+        self.limited = add.counter(names.LIMITED)
+        self.store_errors = add.counter(names.STORE_ERRORS)
         add.gauge(names.BUILD_INFO).labels(__version__).set(1)
         self._stale = self.retries.labels("stale_connection")
         self._models = {model: ModelMeters(self, model) for model in models}
@@ -63,6 +70,8 @@ class Telemetry:
             counter = meters.outcomes[key] = self.requests.labels(meters.name, *key)
         counter.value += 1
         if send is None:
+            if exchange.code in _NEVER_HELD:
+                return
             meters.hold.observe(now - exchange.arrived)
         elif exchange.held_seconds:
             meters.hold.observe(exchange.held_seconds)

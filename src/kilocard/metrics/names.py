@@ -62,6 +62,23 @@ PROMPT_TOKENS = Metric("kilocard_prompt_tokens_total", "counter", "Prompt tokens
 GENERATION_TOKENS = Metric("kilocard_generation_tokens_total", "counter", "Generated tokens.", ("model",))
 RETRIES = Metric("kilocard_retries_total", "counter", "Further attempts on another replica, by reason.", ("reason",))
 REFUSED = Metric("kilocard_refused_total", "counter", "Requests refused by the gateway, by code.", ("code",))
+LIMITED = Metric(
+    "kilocard_limited_total", "counter",
+    "Requests refused with 429, by tenant and by the limit that it was, or request_exceeds_limit.",
+    ("tenant", "reason"),
+)  # fmt: skip
+LIMIT_USED = Metric(
+    "kilocard_limit_used", "gauge",
+    "What a tenant uses of a limit now: of the last minute, the day, the month (UTC), or running requests. "
+    "The model is empty for the limit of all models together.",
+    ("tenant", "model", "limit"),
+)  # fmt: skip
+LIMIT_REMAINING = Metric(
+    "kilocard_limit_remaining", "gauge", "What is left of it, never below 0.", ("tenant", "model", "limit")
+)
+STORE_ERRORS = Metric(
+    "kilocard_store_errors_total", "counter", "Reads and writes that failed; serving goes on.", ("store",)
+)
 REPLICA_IN_FLIGHT = Metric(
     "kilocard_replica_in_flight", "gauge", "Requests of this gateway on the replica now.", ("pool", "replica")
 )
@@ -124,6 +141,7 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 #: every family, in the order of the page
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
+    LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from kilocard.core.errors import Forbidden, Unauthorized
-from kilocard.spec.model import ClusterSpec, TenantLimits, TenantSpec
+from kilocard.spec.model import ClusterSpec, TenantSpec
+from kilocard.tenancy.limits import Scope, Scopes
 
 #: header values that are remembered. Only those of known keys are, so a guesser can neither fill nor flush the memory
 REMEMBERED = 1024
@@ -33,13 +33,19 @@ class Tenant(NamedTuple):
     priority: int = PRIORITY["normal"]
     #: share among tenants of one class
     weight: float = 1.0
-    limits: TenantLimits = TenantLimits()
-    model_limits: Mapping[str, TenantLimits] = MappingProxyType({})
+    #: it has limits of any kind
+    limited: bool = False
+    limits: Scopes = Scopes()
 
     @classmethod
     def of(cls, spec: TenantSpec) -> Tenant:
         models = frozenset(spec.models) or None
-        return cls(spec.name, models, PRIORITY[spec.priority], spec.weight, spec.limits, spec.model_limits)
+        limits = Scopes.of(spec)
+        return cls(spec.name, models, PRIORITY[spec.priority], spec.weight, limits != Scopes(), limits)
+
+    def scopes(self, model: str) -> tuple[Scope, ...]:
+        """The limits that a request for this model has to keep; may be empty."""
+        return self.limits.by_model.get(model, self.limits.everywhere)
 
     def may_use(self, model: str) -> bool:
         return self.models is None or model in self.models
@@ -123,12 +129,7 @@ def unenforced(spec: ClusterSpec) -> list[str]:
     """What the file says of tenants and this version does not hold them to, a sentence each, for a warning."""
     said = []
     for name, tenant in spec.tenants.items():
-        limits = tenant.limits
-        keys = [
-            f"limits.{key}"
-            for key in ("requests_per_minute", "tokens_per_minute", "concurrency")
-            if getattr(limits, key) is not None
-        ]
+        keys = []
         if tenant.priority != TenantSpec(name).priority:
             keys.append("priority")
         said += [f"tenants.{name}.{key} is not enforced by this version." for key in keys]

@@ -10,10 +10,11 @@ A request reserves what it may use before it is routed, and settles what it did 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from kilocard.spec.model import TenantLimits
+from kilocard.spec.model import TenantLimits, TenantSpec
 
 REQUESTS_PER_MINUTE = "requests_per_minute"
 TOKENS_PER_MINUTE = "tokens_per_minute"
@@ -24,6 +25,10 @@ TOKENS_PER_MONTH = "tokens_per_month"
 KINDS = (REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, CONCURRENCY, TOKENS_PER_DAY, TOKENS_PER_MONTH)
 #: the code of a refusal that no waiting mends
 REQUEST_EXCEEDS_LIMIT = "request_exceeds_limit"
+#: every code of a refusal
+CODES = (*KINDS, REQUEST_EXCEEDS_LIMIT)
+
+_NO_LIMITS = TenantLimits()
 
 
 class Scope(NamedTuple):
@@ -38,6 +43,31 @@ class Scope(NamedTuple):
     def key(self) -> tuple[str, str]:
         """Names the counters of this scope, whatever its limits are today."""
         return self.tenant, self.model
+
+
+class Scopes(NamedTuple):
+    """A tenant's scopes, made once for all its requests."""
+
+    #: what holds for a request for any model that is not in by_model
+    everywhere: tuple[Scope, ...] = ()
+    by_model: Mapping[str, tuple[Scope, ...]] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, spec: TenantSpec) -> Scopes:
+        """Limits that are all empty make no scope."""
+        everywhere = () if spec.limits == _NO_LIMITS else (Scope(spec.name, "", spec.limits),)
+        by_model = {
+            model: (*everywhere, Scope(spec.name, model, limits))
+            for model, limits in spec.model_limits.items()
+            if limits != _NO_LIMITS
+        }
+        return cls(everywhere, by_model)
+
+    def all(self) -> Iterator[Scope]:
+        """Each of them once."""
+        yield from self.everywhere
+        for scopes in self.by_model.values():
+            yield scopes[-1]
 
 
 class Ask(NamedTuple):

@@ -22,6 +22,8 @@ class Peek(msgspec.Struct, frozen=True, gc=False):
     has_stream_options: bool
     #: output_tokens is the client's own limit
     limited: bool
+    #: answers that are made to each prompt (`n`, `best_of`)
+    choices: int = 1
 
 
 class _Body(msgspec.Struct):
@@ -32,6 +34,8 @@ class _Body(msgspec.Struct):
     max_tokens: Any = None
     max_completion_tokens: Any = None
     max_output_tokens: Any = None
+    n: Any = None
+    best_of: Any = None
 
 
 _decode = msgspec.json.Decoder(_Body).decode
@@ -66,7 +70,30 @@ def peek(body: bytes) -> Peek:
         type(options) is dict and options.get("include_usage") is True,
         options is not msgspec.UNSET,
         limit is not None,
+        1 if fields.n is None and fields.best_of is None else max(_count(fields.n), _count(fields.best_of)),
     )
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value > 1 else 1
+
+
+class _Prompts(msgspec.Struct):
+    prompt: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode_prompts = msgspec.json.Decoder(_Prompts).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def prompts(body: bytes) -> int:
+    """How many prompts a body of /v1/completions has: `prompt` may be a text, a list of token numbers, or a list of
+    texts or of such lists. `body` has been peeked at."""
+    raw = bytes(_decode_prompts(body).prompt).strip()
+    if raw[:1] != b"[":
+        return 1
+    inner = raw[1:].lstrip()[:1]
+    return len(_decode_list(raw)) if inner in (b'"', b"[") else 1
 
 
 #: the strings that pydantic, and so most engines, reads as true

@@ -12,6 +12,7 @@ from kilocard.core import errors
 from kilocard.core.errors import KilocardError
 from kilocard.dispatch.config import RETRY_AFTER
 from kilocard.dispatch.events import Fault
+from kilocard.tenancy.limits import CODES as LIMIT_CODES
 
 PAGE = (ROOT / "docs" / "reference" / "errors.md").read_text()
 LISTED = set(re.findall(r"^\| `([a-z0-9_]+)` \|", PAGE, re.MULTILINE))
@@ -19,7 +20,7 @@ CODES = {"code", "default_code"}
 
 
 def used() -> Iterator[str]:
-    """Codes as they stand in src/: arguments `code=…`, assignments to `code` and `default_code`, and the two tables."""
+    """Codes as they stand in src/: arguments `code=…`, assignments to `code` and `default_code`, and the tables."""
     for path in (ROOT / "src" / "kilocard").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
@@ -33,6 +34,7 @@ def used() -> Iterator[str]:
             elif isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") in CODES and node.value is not None:
                 yield from texts(node.value)
     yield from RETRY_AFTER
+    yield from LIMIT_CODES
     yield from (fault.value for fault in Fault)
 
 

@@ -152,9 +152,6 @@ def test_what_is_not_enforced_is_said() -> None:
         }
     )
     assert unenforced(spec) == [
-        "tenants.a.limits.requests_per_minute is not enforced by this version.",
-        "tenants.a.limits.tokens_per_minute is not enforced by this version.",
-        "tenants.a.limits.concurrency is not enforced by this version.",
         "tenants.c.priority is not enforced by this version.",
     ]
     assert unenforced(ClusterSpec()) == []

@@ -1,0 +1,110 @@
+"""Tenants' limits in the life of a request: reserve before it is routed, settle when it has ended.
+
+Only requests of tenants with limits come here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kilocard.core.errors import RateLimited
+from kilocard.gateway.exchange import RESERVING
+from kilocard.gateway.rate_headers import rate_headers, refusal_headers
+from kilocard.tenancy.estimate import PromptEstimates
+from kilocard.tenancy.limits import Ask, Denied, Grant, LimitStore
+from kilocard.tenancy.usage import NOTHING
+from kilocard.wire.peek import prompts
+
+if TYPE_CHECKING:
+    from kilocard.gateway.exchange import Exchange
+    from kilocard.gateway.plane import Plane
+    from kilocard.gateway.request import Inbound
+
+#: more than any engine can make in one answer; keeps absurd bounds in numbers that every store can count with
+_MOST_TOKENS = 2**40
+
+
+class Limiting:
+    """What a plane does with a LimitStore. `wall`: Unix seconds, for budgets by the calendar."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        store: LimitStore,
+        wall: Callable[[], float] = time.time,  # noqa: TID251  # budgets go by the calendar
+    ) -> None:
+        self.store = store
+        self.wall = wall
+        self._plane = plane
+        self._estimates = PromptEstimates()
+
+    def reserve(self, exchange: Exchange, now: float) -> None:
+        """The exchange goes on to the dispatcher, or ends with 429: before this returns if the store is in memory."""
+        inbound = exchange.inbound
+        scopes = inbound.tenant.scopes(inbound.model)
+        if not scopes:
+            self._plane.arrive(exchange, now)
+            return
+        exchange.phase = RESERVING
+        bound = output_bound(inbound)
+        ask = Ask(
+            scopes,
+            self._prompt(inbound),
+            min(bound, _MOST_TOKENS),
+            inbound.limited or not bound,
+            self.wall(),
+            self._plane.timeouts.total,
+        )
+        self.store.reserve(ask, now, lambda answer: self._answered(exchange, answer))
+
+    def _prompt(self, inbound: Inbound) -> int:
+        if inbound.route.free or inbound.route.multipart:
+            return 0  # a form's bytes are a recording or a picture: they say nothing about tokens
+        return self._estimates.tokens(inbound.tenant.name, inbound.model, inbound.text_bytes)
+
+    def _answered(self, exchange: Exchange, answer: Grant | Denied) -> None:
+        plane = self._plane
+        if exchange.phase != RESERVING:  # its client left, or its time was over
+            if type(answer) is Grant:
+                self.store.settle(answer, None, plane.clock())
+        elif type(answer) is Grant:
+            exchange.grant = answer
+            exchange.client.headers = rate_headers(answer)
+            plane.arrive(exchange, plane.clock())
+        else:
+            assert type(answer) is Denied
+            plane.telemetry.limited.labels(exchange.inbound.tenant.name, answer.code).inc()
+            exchange.client.headers = refusal_headers(answer)
+            exchange.refuse(RateLimited(answer.message, code=answer.code, retry_after=answer.retry_after))
+
+    def settle(self, exchange: Exchange, outcome: str, now: float) -> None:
+        """Once for each exchange that holds a grant, when it has ended."""
+        grant, exchange.grant = exchange.grant, None
+        if grant is None:
+            return
+        used = exchange.used
+        inbound = exchange.inbound
+        tokens: int | None = used.prompt + used.output
+        if used is NOTHING:
+            if outcome == "ok":
+                tokens = grant.tokens  # an engine that does not say what it used
+            elif outcome == "client_gone" and exchange.sent_at:
+                tokens = grant.ask.prompt_tokens  # it was computed, or about to be
+            else:
+                tokens = None
+        elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
+            self._estimates.learn(inbound.tenant.name, inbound.model, inbound.text_bytes, used.prompt)
+        self.store.settle(grant, tokens, now)
+
+
+def output_bound(inbound: Inbound) -> int:
+    """Tokens that all answers to this request may have together, as far as it says."""
+    route = inbound.route
+    if not route.generates:
+        return 0
+    choices = inbound.choices
+    if route.prompt_list:
+        choices *= prompts(inbound.body)
+    return inbound.output_tokens * choices

@@ -1,0 +1,16 @@
+"""How a request that an error ended is counted."""
+
+from __future__ import annotations
+
+from kilocard.core.errors import CapacityError, KilocardError, RateLimited, UpstreamError
+
+
+def outcome(error: KilocardError) -> str:
+    """One of metrics.names.REQUESTS' outcomes."""
+    if error.http_status == 504:
+        return "timeout"
+    if isinstance(error, CapacityError | RateLimited):
+        return "refused"
+    if isinstance(error, UpstreamError):
+        return "upstream_error"
+    return "client_error"
