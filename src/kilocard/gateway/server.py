@@ -18,8 +18,8 @@ from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
-from kilocard.gateway.parts import Part
 from kilocard.gateway.limit_state import LimitMeters
+from kilocard.gateway.parts import Part
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
 from kilocard.gateway.state import FleetMeters
