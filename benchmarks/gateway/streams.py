@@ -50,7 +50,7 @@ class Stream(asyncio.Protocol):
         if not self.ok:
             self.ok = data.startswith(b"HTTP/1.1 200")
         tail = self.last[-64:] + data if len(data) < 64 else data
-        if tail.endswith(b"0\r\n\r\n"):
+        if tail.endswith(b"\n\r\n0\r\n\r\n"):  # behind an event, so that no head with a 0 at its end is taken for it
             self.saw_done = b"[DONE]" in self.last + data
             self.finished = True
             self.end()

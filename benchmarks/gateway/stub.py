@@ -1,8 +1,9 @@
 """The upstream: replicas that cost next to nothing, so that the proxy is what is measured.
 
 `python -m benchmarks.gateway.stub PORT PORT …` serves one replica a port: POST answers a canned completion of ~500 B,
-or, with `"stream": true`, `max_tokens` server-sent events of 250 B, one each 5 ms, chunked like vLLM's. GET answers a
-vLLM-like metrics page (~50 KB), a model list, or an empty object (health and the like). `/stub` tells what was sent.
+or, with `"stream": true`, `max_tokens` server-sent events of 250 B, one each 5 ms (`--interval`), chunked like vLLM's.
+GET answers a vLLM-like metrics page (~50 KB), a model list, or an empty object (health and the like). `/stub` tells
+what was sent.
 
 Each streamed event carries `~` once and, after it, the time of its write (CLOCK_MONOTONIC, ns, 20 digits), so that a
 client on the same machine can count events and take their age without parsing. The streams of one replica are written
@@ -17,6 +18,7 @@ import gc
 import json
 import os
 import re
+import resource
 import time
 from functools import partial
 
@@ -57,8 +59,9 @@ def _usage_event(tokens: int) -> bytes:
 class Replica:
     """The streams of one port and their clock."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, phases: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, phases: int, interval: float = INTERVAL) -> None:
         self.loop = loop
+        self.interval = interval
         self.phases: list[dict[Connection, int]] = [{} for _ in range(phases)]
         self.turn = 0
         self.joined = 0
@@ -67,7 +70,7 @@ class Replica:
         self.scrapes = 0
         self.late = 0  # ticks that came more than one interval late; skipped, never sent in a burst
         self.due = loop.time()
-        self.step = INTERVAL / phases
+        self.step = interval / phases
         self.tick()
 
     def join(self, connection: Connection, tokens: int) -> None:
@@ -89,7 +92,7 @@ class Replica:
             connection.end_stream()
         self.due += self.step
         now = self.loop.time()
-        if now > self.due + INTERVAL:
+        if now > self.due + self.interval:
             self.late += 1
             self.due = now
         self.loop.call_at(self.due, self.tick)
@@ -174,11 +177,11 @@ class Connection(asyncio.Protocol):
         )
 
 
-async def serve(ports: list[int], phases: int) -> None:
+async def serve(ports: list[int], phases: int, interval: float) -> None:
     loop = asyncio.get_running_loop()
     for port in ports:
-        replica = Replica(loop, phases)
-        await loop.create_server(partial(Connection, replica), "127.0.0.1", port, backlog=1024)
+        replica = Replica(loop, phases, interval)
+        await loop.create_server(partial(Connection, replica), "127.0.0.1", port, backlog=4096)
     gc.collect()
     gc.freeze()
     await asyncio.Event().wait()
@@ -188,8 +191,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("ports", nargs="+", type=int)
     parser.add_argument("--phases", type=int, default=5)
+    parser.add_argument("--interval", type=float, default=INTERVAL, help="seconds between two events of a stream")
     args = parser.parse_args()
-    uvloop.run(serve(args.ports, args.phases))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    uvloop.run(serve(args.ports, args.phases, args.interval))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ _CONFIG = """
 daemon off;
 user root;
 worker_processes 1;
+worker_rlimit_nofile 65536;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log warn;
-events {{ worker_connections 8192; }}
+events {{ worker_connections {connections}; }}
 http {{
   access_log off;
   client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
@@ -27,7 +28,7 @@ http {{
     keepalive_requests 1000000000;
   }}
   server {{
-    listen 127.0.0.1:{port} backlog=1024;
+    listen 127.0.0.1:{port} backlog=4096;
     location / {{
       proxy_pass http://replicas;
       proxy_http_version 1.1;
@@ -42,6 +43,8 @@ http {{
 
 class Nginx(Proxy):
     name = "nginx"
+    #: on both sides together
+    connections = 8192
 
     def program(self) -> str:
         for place in ("nginx", "/usr/sbin/nginx"):
@@ -54,7 +57,10 @@ class Nginx(Proxy):
 
     def argv(self) -> list[str]:
         servers = " ".join(f"server 127.0.0.1:{p};" for p in self.upstreams)
-        config = self.write("nginx.conf", _CONFIG.format(folder=self.folder, port=self.port, servers=servers))
+        config = self.write(
+            "nginx.conf",
+            _CONFIG.format(folder=self.folder, port=self.port, servers=servers, connections=self.connections),
+        )
         # the folder's own root: nginx opens its compiled-in log before it reads the configuration
         return [self.program(), "-p", str(self.folder), "-c", str(config), "-e", str(self.folder / "error.log")]
 
