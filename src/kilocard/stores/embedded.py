@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -21,7 +22,9 @@ def connect(path: Path, *tables: str) -> sqlite3.Connection:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        # Only where there is none: closing a descriptor of an open database would drop SQLite's own locks on it (POSIX).
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         store = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
         store.execute("PRAGMA journal_mode=WAL")
         store.execute("PRAGMA synchronous=NORMAL")
@@ -32,3 +35,10 @@ def connect(path: Path, *tables: str) -> sqlite3.Connection:
             f"{path}: can't be used as the embedded store: {error}. Name another file with gateway.store."
         ) from error
     return store
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """A store that is there already, to be read: nothing is made. Raises sqlite3.Error."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
+    )
