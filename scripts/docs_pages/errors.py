@@ -45,6 +45,8 @@ CLIENT = _client("""
 400 | invalid_request | anything else that is wrong with a request | read the message
 401 | missing_api_key | the cluster file has tenants, and no key came | send `Authorization: Bearer KEY`
 401 | invalid_api_key | the key is not known here | check the key and the gateway's address
+401 | invalid_token | the identity provider's token is not accepted; the message says why | get a new token
+403 | unknown_tenant | the token is good, but the claim names no tenant of the cluster file | `gateway.oidc.tenant_claim`
 403 | model_not_allowed | this key may not use the model | GET `/v1/models` lists those that it may
 403 | local_only | the admin address takes changes only from its own machine, and not from a browser | ask from there
 404 | model_not_found | no such model; the message lists those that exist | use one of them
@@ -74,6 +76,7 @@ CLIENT = _client("""
 503 | no_replica | no replica of the model exists, and none came within `hold.timeout` | `kilocard status`
 503 | buffers_full | all bodies together are over `gateway.limits.buffered` | try again; raise it
 503 | too_many_connections | more than `gateway.limits.connections` clients | use fewer connections; raise it
+503 | issuer_unavailable | the identity provider's keys are not known yet, or are being fetched | try again; the log
 503 | shutting_down | the gateway stops and its `drain` time is over | ask another gateway, or later
 504 | first_token_timeout | no first token in time | `timeouts.first_token`; is the prompt huge?
 504 | idle_timeout | the stream stood still for `timeouts.idle` | the engine hangs: its log

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-from typing import Annotated
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from kilocard.cli.output import notes, print_json
+from kilocard.cli.output import notes, print_json, results
+from kilocard.cli.wiring import read_cluster, store_path
+from kilocard.core.errors import NotFound, UsageError
+from kilocard.spec.model import ClusterSpec
+from kilocard.spec.units import UnitError, duration
+from kilocard.stores import key_table
+from kilocard.stores.embedded import connect
+from kilocard.stores.key_table import KEY_BEGINS, Row, hash_of, new_key
+from kilocard.stores.keyring import wall_clock
+from kilocard.stores.keys_file import KeysFile
+from kilocard.tenancy.keys import PREFIX
 
 app = typer.Typer(no_args_is_help=True, help="API keys for tenants: shown once, stored only as hashes.")
+
+ClusterOption = Annotated[
+    Path | None, typer.Option(help="The cluster file: its store is used, and its tenants are checked.")
+]
+StoreOption = Annotated[
+    Path | None, typer.Option(help="The embedded store's file, instead of the cluster file's or the default one.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.callback()
@@ -20,15 +42,141 @@ def keys() -> None:
 
 @app.command()
 def create(
-    tenant: Annotated[str, typer.Argument(help="Name of the tenant, for the lines to paste.")],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    tenant: Annotated[str, typer.Argument(help="Name of the tenant.")],
+    name: Annotated[str, typer.Option(help="What you call the key, for the list.")] = "",
+    expires: Annotated[str | None, typer.Option(help="It is refused after this long, e.g. 30d.")] = None,
+    cluster: ClusterOption = None,
+    store: StoreOption = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Only print it, for the cluster or keys file.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Make a new key. It is printed once; the cluster file gets its hash only."""
-    key = "kc-" + secrets.token_urlsafe(32)
-    digest = "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+    """Make a new key. It is printed once; the store, or a file, gets its hash only.
+
+    Running gateways with that store take it over within about a second.
+    """
+    spec = None if cluster is None else read_cluster(cluster)
+    if spec is not None and tenant not in spec.tenants:
+        known = ", ".join(spec.tenants) or "none"
+        raise UsageError(f"{cluster} declares no tenant {tenant!r} (it has: {known}); add it under `tenants`")
+    if no_store and expires is not None:
+        raise UsageError("--expires needs the store: a hash in a file never expires")
+    now = wall_clock()
+    until = None if expires is None else now + _seconds(expires)
+    key, key_id = new_key()
+    row = Row(key_id, tenant, name, hash_of(key), now, until, None)
+    if not no_store:
+        path = _path(spec, store)
+        with closing(connect(path, *key_table.TABLES)) as opened:
+            key_table.add(opened, row)
+        notes.print(f"Stored in {path} (hash only).", markup=False, soft_wrap=True)
     if json:
-        print_json({"tenant": tenant, "key": key, "hash": digest})
+        print_json({"tenant": tenant, "key": key, **_shown(row, "none" if no_store else "store")})
         return
     print(key)
-    notes.print("That is the key; it is not shown again. For the cluster file:\n", highlight=False)
-    notes.print(f'tenants:\n  {tenant}:\n    keys: ["{digest}"]', markup=False, soft_wrap=True)
+    notes.print("That is the key; it is not shown again. For the cluster file, where you keep no store:\n")
+    notes.print(f'tenants:\n  {tenant}:\n    keys: ["{row.hash}"]', markup=False, soft_wrap=True)
+
+
+@app.command(name="list")
+def list_(cluster: ClusterOption = None, store: StoreOption = None, json: JsonOption = False) -> None:
+    """Show the keys that are known: never the keys themselves. With --cluster those of its files too."""
+    spec = None if cluster is None else read_cluster(cluster)
+    path = _path(spec, store)
+    found = [_shown(row, "store") for row in _stored(path)] + ([] if spec is None else _in_files(spec))
+    if json:
+        print_json({"store": str(path), "keys": found})
+        return
+    if not found:
+        notes.print(f"No keys in {path}.", markup=False, soft_wrap=True)
+        return
+    table = Table(box=None, header_style="bold")
+    for column in ("id", "tenant", "name", "created", "expires", "revoked", "source", "hash"):
+        table.add_column(column)
+    for key in found:
+        cells = [key[column.header] or "–" for column in table.columns]  # type: ignore[index]  # headers are text here
+        table.add_row(*(escape(cell) for cell in [*cells[:-1], cells[-1][: len(PREFIX) + 8] + "…"]))
+    results.print(table)
+
+
+@app.command()
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="ID|HASH|-", help="Its id, its hash, or - for a key on stdin.")],
+    cluster: ClusterOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Refuse a key from now on: running gateways do within about two seconds, also where it stands in a file too.
+
+    A leaked key is better not written on a command line: `kilocard keys revoke - < file`.
+    """
+    spec = None if cluster is None else read_cluster(cluster)
+    path = _path(spec, store)
+    text = (sys.stdin.readline() if which == "-" else which).strip()
+    # A key may be of another kind than ours: what comes on stdin is one whatever it looks like.
+    wanted = hash_of(text) if text.startswith(KEY_BEGINS) or (which == "-" and not text.startswith(PREFIX)) else text
+    if not text:
+        raise UsageError("nothing came on stdin: give the key in one line")
+    now = wall_clock()
+    for row in _stored(path):
+        if wanted.lower() in (row.id, row.hash):
+            with closing(connect(path, *key_table.TABLES)) as opened:
+                key_table.revoke(opened, row.id, now)
+            notes.print(f"Revoked {row.id} of {row.tenant}.", markup=False)
+            return
+    for key in [] if spec is None else _in_files(spec):
+        if key["hash"] == wanted.lower():
+            # The store's word against the file's: the strictest counts.
+            with closing(connect(path, *key_table.TABLES)) as opened:
+                key_table.add(
+                    opened, Row(new_key()[1], key["tenant"], "revoked in a file", key["hash"], now, None, now)
+                )
+            notes.print(
+                f"Revoked a key of {key['tenant']}; take its hash out of the {key['source']} too.", markup=False
+            )
+            return
+    raise NotFound(
+        f"{path} has no such key (`kilocard keys list` shows those that it has; --cluster looks in files too)"
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = duration(text)
+    except UnitError as error:
+        raise UsageError(f"--expires {error}") from error
+    if seconds <= 0:
+        raise UsageError("--expires has to be more than 0, e.g. 30d")
+    return seconds
+
+
+def _path(spec: ClusterSpec | None, store: Path | None) -> Path:
+    return store if store is not None else store_path(spec or ClusterSpec())
+
+
+def _stored(path: Path) -> list[Row]:
+    """A store that is not there has no keys, and is not made for a look."""
+    if not path.exists():
+        return []
+    with closing(connect(path, *key_table.TABLES)) as opened:
+        return list(key_table.rows(opened))
+
+
+def _in_files(spec: ClusterSpec) -> list[dict[str, Any]]:
+    """The keys of the cluster file and of its keys file, as `_shown` shows those of the store."""
+    found = [(tenant.name, key, "cluster") for tenant in spec.tenants.values() for key in tenant.keys]
+    if spec.gateway.keys_file is not None:
+        keys = KeysFile(Path(spec.gateway.keys_file)).look() or ()
+        found += [(key.tenant, PREFIX + key.digest.hex(), "keys_file") for key in keys]
+    nothing = dict.fromkeys(("id", "name", "created", "expires", "revoked"))
+    return [{**nothing, "tenant": tenant, "hash": key, "source": source} for tenant, key, source in found]
+
+
+def _shown(row: Row, source: str) -> dict[str, Any]:
+    """A key for people and programs: times in UTC, as ISO 8601."""
+    times = {field: _time(getattr(row, field)) for field in ("created", "expires", "revoked")}
+    return {"id": row.id, "tenant": row.tenant, "name": row.name, **times, "source": source, "hash": row.hash}
+
+
+def _time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

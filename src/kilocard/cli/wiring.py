@@ -15,12 +15,17 @@ from kilocard.backends.local import LocalBackend
 from kilocard.cli.records import Records
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
+from kilocard.gateway.key_meters import KeyMeters
 from kilocard.gateway.server import Gateway
 from kilocard.scrape.discovery.configured import configured
 from kilocard.spec.load import load
 from kilocard.spec.model import ClusterSpec
+from kilocard.spec.services import OidcSpec
 from kilocard.spec.units import listen_address
-from kilocard.tenancy.access import unenforced
+from kilocard.stores.key_store import KeyStore
+from kilocard.stores.keyring import KeyRing, KeySource, Tokens, wall_clock
+from kilocard.stores.keys_file import KeysFile
+from kilocard.tenancy.access import Access, unenforced
 from kilocard.tenancy.openness import exposures, refuse_open
 
 
@@ -73,8 +78,34 @@ def store_path(spec: ClusterSpec) -> Path:
 def gateway_of(spec: ClusterSpec, describe: Callable[[], dict[str, dict[str, Any]]] = dict) -> Gateway:
     """A gateway with all that its cluster file asks for, not started. Raises UsageError where an extra is missing."""
     gateway = Gateway(spec, sources=configured(spec), describe=describe)
+    gateway.parts.append(key_ring(spec, gateway))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
     return gateway
+
+
+def key_ring(spec: ClusterSpec, gateway: Gateway) -> KeyRing:
+    """The keys of all sources, for this gateway."""
+    sources: list[KeySource] = []
+    if spec.gateway.keys_file is not None:
+        sources.append(KeysFile(Path(spec.gateway.keys_file)))
+    sources.append(KeyStore(store_path(spec)))
+    tokens = _issuer(spec.gateway.oidc) if spec.gateway.oidc is not None else None
+    plane = gateway.plane
+
+    def swap(access: Access) -> None:
+        plane.access = access
+
+    ring = KeyRing(spec.tenants, sources, swap, tokens=tokens)
+    KeyMeters(ring.sources, plane.telemetry.registry)
+    return ring
+
+
+def _issuer(oidc: OidcSpec) -> Tokens:
+    try:
+        from kilocard.stores.issuer import Issuer
+    except ImportError as error:
+        raise UsageError(f"gateway.oidc needs the extra oidc: pip install 'kilocard[oidc]' ({error})") from error
+    return Issuer(oidc, wall_clock)
 
 
 class LocalCluster:

@@ -136,6 +136,21 @@ RECORD_WRITE_ERRORS = Metric(
     "kilocard_record_write_errors_total", "counter", "Writes that failed; most are tried again.", ("to",)
 )
 RECORDS_WAITING = Metric("kilocard_records_waiting", "gauge", "Requests that are not written down yet.", ("to",))
+KEYS = Metric(
+    "kilocard_keys", "gauge",
+    "Keys of declared tenants, by source: cluster, keys_file, store; oidc: the issuer's keys that check tokens.",
+    ("source",), merge="max",
+)  # fmt: skip
+KEY_SOURCE_UP = Metric(
+    "kilocard_key_source_up", "gauge",
+    "1 while a source of keys can be read, 0 while something is wrong with it and its last known keys are used.",
+    ("source",), merge="mean",
+)  # fmt: skip
+KEY_SOURCE_AGE = Metric(
+    "kilocard_key_source_age_seconds", "gauge",
+    "Since the source of keys was last found well; no series before the first time.", ("source",),
+    merge="max",
+)  # fmt: skip
 BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in the label.", ("version",), merge="max")
 
 #: every family, in the order of the page
@@ -145,5 +160,6 @@ ALL: tuple[Metric, ...] = (
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED,
-    RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING, BUILD_INFO,
+    RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING,
+    KEYS, KEY_SOURCE_UP, KEY_SOURCE_AGE, BUILD_INFO,
 )  # fmt: skip

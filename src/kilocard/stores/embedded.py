@@ -22,7 +22,7 @@ def connect(path: Path, *tables: str) -> sqlite3.Connection:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Only where there is none: closing a descriptor of an open database would drop SQLite's own locks on it (POSIX).
+        # Only where there is none: to close a descriptor of an open database drops SQLite's own locks on it (POSIX).
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         store = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)

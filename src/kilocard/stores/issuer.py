@@ -57,7 +57,7 @@ class Issuer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, tenants: Mapping[str, TenantSpec], changed: Callable[[], None]) -> None:
-        """`changed` is called when the keys are other ones. Waits a moment for the first keys, not for a dead issuer."""
+        """`changed` is called when the keys are other ones. Waits a moment for the first keys, not for ever."""
         self._declared, self._changed = tenants, changed
         self._fetching = True
         self._task = asyncio.get_running_loop().create_task(self._run())

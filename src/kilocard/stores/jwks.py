@@ -14,7 +14,7 @@ from kilocard.tenancy.claims import Header, refused
 
 #: bits; RSA keys below this can't be trusted (NIST SP 800-131A)
 SHORTEST_RSA = 2048
-_RSA = frozenset("RS256 RS384 RS512 PS256 PS384 PS512".split())
+_RSA = frozenset(["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
 #: (kty, crv) → algorithms that such a key can check
 _FITS = {
     ("RSA", None): _RSA,

@@ -18,11 +18,12 @@ TABLES = (
         created REAL NOT NULL, expires REAL, revoked REAL)""",
     "CREATE TABLE IF NOT EXISTS api_key_changes (count INTEGER NOT NULL)",
     "INSERT INTO api_key_changes SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM api_key_changes)",
-    *(
-        f"""CREATE TRIGGER IF NOT EXISTS api_keys_{what} AFTER {what} ON api_keys
-        BEGIN UPDATE api_key_changes SET count = count + 1; END"""
-        for what in ("INSERT", "UPDATE", "DELETE")
-    ),
+    """CREATE TRIGGER IF NOT EXISTS api_keys_added AFTER INSERT ON api_keys
+        BEGIN UPDATE api_key_changes SET count = count + 1; END""",
+    """CREATE TRIGGER IF NOT EXISTS api_keys_changed AFTER UPDATE ON api_keys
+        BEGIN UPDATE api_key_changes SET count = count + 1; END""",
+    """CREATE TRIGGER IF NOT EXISTS api_keys_removed AFTER DELETE ON api_keys
+        BEGIN UPDATE api_key_changes SET count = count + 1; END""",
 )
 #: what a new key begins with, so that people and scanners for leaked secrets recognise it
 KEY_BEGINS = "kc-"
@@ -66,7 +67,9 @@ def rows(store: sqlite3.Connection) -> Iterator[Row]:
     try:
         yield from map(
             Row._make,
-            store.execute("SELECT id, tenant, name, hash, created, expires, revoked FROM api_keys ORDER BY created, id"),
+            store.execute(
+                "SELECT id, tenant, name, hash, created, expires, revoked FROM api_keys ORDER BY created, id"
+            ),
         )
     except sqlite3.Error as error:
         raise StoreError(f"the keys can't be read: {error}") from error

@@ -30,7 +30,7 @@ class KeySource(Protocol):
     place: str
 
     def look(self) -> tuple[Key, ...] | None:
-        """All keys if they have changed, else None. Raises KilockardError while something is wrong."""
+        """All keys if they have changed, else None. Raises KilocardError while something is wrong."""
 
     def close(self) -> None: ...
 
@@ -181,9 +181,14 @@ class KeyRing:
         if said != self._said:
             self._said = said
             if keys.undeclared:
-                log.warning("keys of tenants that the cluster file does not declare are ignored: %s", _few(keys.undeclared))
+                log.warning(
+                    "keys of tenants that the cluster file does not declare are ignored: %s", _few(keys.undeclared)
+                )
             if keys.contested:
-                log.warning("%d key(s) stand for two tenants: the cluster file's word counts, then the keys file's", keys.contested)
+                log.warning(
+                    "%d key(s) stand for two tenants: the cluster file's word counts, then the keys file's",
+                    keys.contested,
+                )
         self._access = Access(tenants, keys.tenants, None if self._tokens is None else self._tokens.verify)
         self._swap(self._access)
 

@@ -25,7 +25,7 @@ class KeysFile:
         self._wrong: Exception | None = None
 
     def look(self) -> tuple[Key, ...] | None:
-        """All keys if the file has changed, else None. Blocks. Raises SpecError, StoreError while something is wrong."""
+        """All keys if the file has changed, else None. Blocks. Raises SpecError and StoreError while it is wrong."""
         try:
             stamp = self._stamp()
             if stamp == self._seen:
