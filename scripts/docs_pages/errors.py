@@ -46,7 +46,7 @@ CLIENT = _client("""
 401 | missing_api_key | the cluster file has tenants, and no key came | send `Authorization: Bearer KEY`
 401 | invalid_api_key | the key is not known here | check the key and the gateway's address
 401 | invalid_token | the identity provider's token is not accepted; the message says why | get a new token
-403 | unknown_tenant | the token is good, but the claim names no tenant of the cluster file | `gateway.oidc.tenant_claim`
+403 | unknown_tenant | the token is good, but names no tenant of the cluster file | `gateway.oidc.tenant_claim`
 403 | model_not_allowed | this key may not use the model | GET `/v1/models` lists those that it may
 403 | local_only | the admin address takes changes only from its own machine, and not from a browser | ask from there
 404 | model_not_found | no such model; the message lists those that exist | use one of them
