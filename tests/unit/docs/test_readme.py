@@ -94,7 +94,7 @@ def check(command: str) -> None:
         here = here.commands[word]
     options = {option for param in here.params for option in param.opts} | {"--help", "-h"}
     for word in words:
-        if word.startswith("-"):
+        if word.startswith("-") and word != "-":  # that one is stdin
             assert word.partition("=")[0] in options, f"no option {word!r}"
 
 
