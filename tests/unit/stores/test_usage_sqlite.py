@@ -152,7 +152,8 @@ requests = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
+@pytest.mark.timeout(20)  # each example writes a file
+@settings(max_examples=25)
 @given(
     batches=st.lists(st.lists(requests, max_size=6), max_size=4),
     by=st.lists(st.sampled_from(DIMENSIONS), unique=True),

@@ -1,0 +1,232 @@
+"""What is written down of a request, however it ends: one record each, with nothing of what was said in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from stub_engine import (
+    ROLE,
+    STREAM_HEAD,
+    Asked,
+    Script,
+    Setup,
+    Wire,
+    answer,
+    chunk,
+    delta,
+    die,
+    gateway_over,
+    hang,
+    run,
+)  # fmt: skip
+
+from kilocard.gateway.recorder import Recorder
+from kilocard.metrics.names import OTHER
+from kilocard.spec.model import Limits, TenantSpec
+from kilocard.stores.access_log import encode
+from kilocard.tenancy.usage import NOTHING, Record, Tokens
+
+TENANTS = {"team-a": TenantSpec("team-a", ("sha256:2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90",))}
+KEY = [("authorization", "Bearer alice")]
+
+
+class Kept:
+    """A writer that keeps everything."""
+
+    name = "ledger"
+    written = dropped = errors = backlog = 0
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    @property
+    def add(self) -> Callable[[Record], None]:
+        return self.records.append
+
+
+async def recorded(setup: Setup) -> tuple[list[Record], list[Record]]:
+    ledger, log = Kept(), Kept()
+    Recorder(setup.gateway.plane, ledger=ledger, log=log)
+    return ledger.records, log.records
+
+
+def test_a_request_that_went_well() -> None:
+    async def story() -> None:
+        async with gateway_over(answer, tenants=TENANTS) as setup:
+            ledger, log = await recorded(setup)
+            for stream in (False, True):
+                await setup.chat(stream=stream, headers=[*KEY, ("x-request-id", "mine")])
+            await setup.settles()
+            assert ledger == log and len(log) == 2
+            whole, stream_ = log
+            assert (whole.tenant, whole.model, whole.pool, whole.replica) == ("team-a", "m", "p", "p/0")
+            assert (whole.outcome, whole.status, whole.code, whole.attempts) == ("ok", 200, "", 1)
+            assert whole.request_id.startswith(b"kc-") and whole.client_id == b"mine"
+            assert whole.peer is not None and whole.peer[0] == "127.0.0.1"
+            assert not whole.streamed and whole.first_at == 0.0
+            assert stream_.streamed and stream_.started < stream_.first_at <= stream_.ended
+            assert not stream_.tokens.estimated and stream_.tokens.output > 0
+
+    run(story())
+
+
+def test_21_a_client_that_leaves_is_charged_what_it_got() -> None:
+    async def three_then_nothing(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("x")) + chunk(delta("y")) + chunk(delta("z")))
+        await asked.gone.wait()
+
+    async def story() -> None:
+        async with gateway_over(three_then_nothing) as setup:
+            ledger, log = await recorded(setup)
+            body = json.dumps({"model": "m", "stream": True}).encode()
+            reader, writer = await setup.raw()
+            writer.write(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            await reader.readuntil(b'"z"')
+            writer.transport.abort()
+            await setup.settles()
+            assert ledger == log
+            (one,) = log
+            assert (one.outcome, one.pool) == ("client_gone", "p")
+            assert one.tokens == Tokens(len(body) // 4 + 1, 3, 0, estimated=True)
+            assert one.peer is not None, "its address is known, although it is gone"
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "code"),
+    [(die, "upstream_error", "upstream_failed"), (hang, "timeout", "first_token_timeout")],
+)
+def test_a_failure_says_which_and_costs_nothing(script: Script, outcome: str, code: str) -> None:
+    async def story() -> None:
+        async with gateway_over(script, script) as setup:
+            ledger, log = await recorded(setup)
+            response = await setup.chat(stream=True)
+            await setup.settles()
+            assert ledger == log
+            (one,) = log
+            assert (one.outcome, one.status) == (outcome, response.status)
+            assert one.code == json.loads(response.body)["error"]["code"]
+            assert one.attempts >= 1 and one.pool == "p"
+            assert one.tokens is NOTHING
+
+    run(story())
+
+
+def test_a_model_that_is_not_there_is_other_in_the_ledger() -> None:
+    """Else anybody could fill it with names."""
+
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            ledger, log = await recorded(setup)
+            await setup.post({"model": "x" * 5000})
+            await setup.settles()
+            assert [one.model for one in ledger] == [OTHER]
+            assert [(one.asked_model[:9], len(one.asked_model) <= 256) for one in log] == [("x" * 9, True)]
+            assert [(one.status, one.code) for one in log] == [(404, "model_not_found")]
+
+    run(story())
+
+
+async def without_key(setup: Setup) -> Any:
+    return await setup.chat()
+
+
+async def wrong_path(setup: Setup) -> Any:
+    return await setup.post({"model": "m"}, path="/v1/nothing?secret=1")
+
+
+async def wrong_json(setup: Setup) -> Any:
+    return await setup.post(b"{", headers=KEY)
+
+
+async def too_large(setup: Setup) -> Any:
+    return await setup.post(b" " * 5000, headers=KEY)
+
+
+@pytest.mark.parametrize("ask", [without_key, wrong_path, wrong_json, too_large])
+def test_what_is_refused_at_the_door_is_logged_and_not_in_the_ledger(ask: Any) -> None:
+    async def story() -> None:
+        async with gateway_over(answer, tenants=TENANTS, limits=Limits(body=4000)) as setup:
+            ledger, log = await recorded(setup)
+            response = await ask(setup)
+            assert not ledger
+            (one,) = log
+            assert (one.status, one.outcome) == (response.status, "client_error")
+            assert one.code == json.loads(response.body)["error"]["code"]
+            assert one.request_id.decode() == response.headers["x-request-id"]
+            line = encode(log, 0.0)
+            assert b"secret" not in line and b"alice" not in line
+
+    run(story())
+
+
+def test_the_model_list_is_logged_and_probes_are_not() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            ledger, log = await recorded(setup)
+            for path in (b"/health", b"/readyz", b"/ping", b"/v1/models"):
+                reader, writer = await setup.raw()
+                writer.write(b"GET %b HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n" % path)
+                await reader.read()
+                writer.close()
+            assert [(one.path, one.status) for one in log] == [("/v1/models", 200)] and not ledger
+
+    run(story())
+
+
+def test_nothing_that_was_said_is_written_down() -> None:
+    async def story() -> None:
+        async with gateway_over(answer, tenants=TENANTS) as setup:
+            _, log = await recorded(setup)
+            secret = "the-launch-code"
+            await setup.post(
+                {"model": "m", "messages": [{"role": "user", "content": secret}], "user": secret}, headers=KEY
+            )
+            await setup.settles()
+            line = encode(log, 0.0)
+            assert secret.encode() not in line and b"alice" not in line and b"hel" not in line
+            assert b'"prompt_tokens":' in line
+
+    run(story())
+
+
+def test_as_many_records_as_requests_however_they_end() -> None:
+    """400 requests, a third of whose clients leave in the middle."""
+
+    async def slowly(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.001 * (asked.number % 7))
+        await (die if asked.number % 5 == 0 else answer)(asked, wire)
+
+    async def story() -> None:
+        async with gateway_over(slowly, slowly, slowly) as setup:
+            ledger, log = await recorded(setup)
+
+            async def one(number: int) -> None:
+                body = json.dumps({"model": "m", "stream": number % 2 == 0}).encode()
+                reader, writer = await setup.raw()
+                writer.write(
+                    b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+                    % (len(body), body)
+                )
+                if number % 3:
+                    await reader.read()
+                else:
+                    await reader.read(20 * (number % 2))
+                    writer.transport.abort()
+                writer.close()
+
+            for batch in range(8):
+                await asyncio.gather(*(one(batch * 50 + n) for n in range(50)))
+            await setup.settles(10)
+            ids = {record.request_id for record in log}
+            counted = sum(child.value for child in setup.gateway.plane.telemetry.requests.children.values())
+            assert len(log) == len(ledger) == len(ids) == counted
+
+    run(story())
