@@ -150,10 +150,13 @@ class Exchange:
     async def _connect(self, target: Target) -> None:
         try:
             connection = await target.connections.open(self.plane.timeouts.connect)
-        except UpstreamError as error:
+        except (CapacityError, UpstreamError) as error:
             if self.phase == CONNECTING and self.target is target:
                 self._task = None
-                self._failed(Fault.CONNECT, None, error.message)
+                if isinstance(error, CapacityError):
+                    self._give_up(error)
+                else:
+                    self._failed(Fault.CONNECT, None, error.message)
             return
         if self.phase == CONNECTING and self.target is target and not connection.transport.is_closing():
             self._task = None
@@ -386,12 +389,16 @@ class Exchange:
 
     def shut_down(self) -> None:
         """The gateway's own drain time is over."""
+        self._give_up(CapacityError("The gateway is shutting down.", code="shutting_down"))
+
+    def _give_up(self, error: CapacityError) -> None:
+        """It is we who can't go on."""
         if self.phase == DONE:
             return
         self._drop_upstream()
         if self.phase != RESERVING:
             self.plane.tell(Abandoned(self.plane.clock(), self.id))
-        self.refuse(CapacityError("The gateway is shutting down.", code="shutting_down"))
+        self.refuse(error)
 
     # -- inside
 

@@ -15,6 +15,7 @@ from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
 from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
 from kilocard.engines.registry import engine as engine_named
+from kilocard.gateway.descriptors import most_clients
 from kilocard.gateway.exchange import HELD, Exchange
 from kilocard.gateway.limiting import Limiting
 from kilocard.gateway.local_answer import LocalAnswer, turned_away
@@ -70,6 +71,7 @@ class Plane:
         #: bytes of request bodies in memory now
         self.buffered = 0
         self.connections: set[ClientConnection] = set()
+        self._most_clients = most_clients()
         self.exchanges: dict[int, Exchange] = {}
         self.targets: dict[str, Target] = {}
         #: who else wants to know of each request that has ended: (exchange, outcome, now)
@@ -207,7 +209,7 @@ class Plane:
     def connected(self, connection: ClientConnection) -> bool:
         """False where there are too many already."""
         self.connections.add(connection)
-        return len(self.connections) <= self.limits.connections
+        return len(self.connections) <= min(self.limits.connections, self._most_clients)
 
     def disconnected(self, connection: ClientConnection) -> None:
         self.connections.discard(connection)

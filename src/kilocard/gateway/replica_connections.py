@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 
-from kilocard.core.errors import UpstreamError, UpstreamTimeout
+from kilocard.core.errors import CapacityError, UpstreamError, UpstreamTimeout
 from kilocard.gateway.head_memo import HeadMemo
 from kilocard.gateway.upstream import UpstreamConnection
 
 #: an idle connection lives this long at most: less than the 5 s after which engines (uvicorn) close theirs
 IDLE_SECONDS = 3.0
+
+
+#: connect() fails with these for want of descriptors, local ports or kernel memory
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
 
 class ReplicaConnections:
@@ -43,7 +48,11 @@ class ReplicaConnections:
         return None
 
     async def open(self, within: float) -> UpstreamConnection:
-        """A fresh connection. Raises UpstreamError (refused, unreachable) or UpstreamTimeout."""
+        """A fresh connection.
+
+        Raises UpstreamError (refused, unreachable), UpstreamTimeout, and CapacityError where it is we who have no
+        descriptor or port left: that says nothing about the replica.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(within):
@@ -51,6 +60,10 @@ class ReplicaConnections:
         except TimeoutError:
             raise UpstreamTimeout(f"no connection within {within:g} s", code="connect") from None
         except OSError as error:
+            if error.errno in _OURS:
+                raise CapacityError(
+                    f"The gateway can open no more connections: {error.strerror}.", code="no_descriptors"
+                ) from error
             raise UpstreamError(f"can't connect: {error.strerror or error}", code="connect") from error
         return protocol
 

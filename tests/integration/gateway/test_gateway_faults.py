@@ -26,7 +26,9 @@ from stub_engine import (
     whole,
 )
 
+from kilocard.core.errors import CapacityError
 from kilocard.core.replica import Endpoint, Found, Leaving, Lost
+from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.server import Gateway
 from kilocard.net.client import fetch
 from kilocard.scrape.discovery.configured import configured
@@ -55,6 +57,24 @@ def test_32_a_connection_closed_just_as_it_is_reused_is_repeated_on_a_fresh_one(
             assert replica["state"] == "ready" and replica["failures"] == 0
             page = setup.gateway.plane.telemetry.registry.render()
             assert b'kilocard_retries_total{reason="stale_connection"} 1' in page
+
+    run(story())
+
+
+def test_a_gateway_out_of_descriptors_ejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def out_of_files(self: object, within: float) -> None:
+        raise CapacityError("no more", code="no_descriptors")
+
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            with monkeypatch.context() as patched:
+                patched.setattr(ReplicaConnections, "open", out_of_files)
+                refused = [await setup.chat() for _ in range(5)]
+            assert [one.status for one in refused] == [503] * 5
+            assert all(b"no_descriptors" in one.body for one in refused)
+            assert (await setup.chat()).status == 200
+            replica = setup.gateway.plane.dispatcher.snapshot(setup.gateway.plane.clock())["replicas"][0]
+            assert replica["state"] == "ready" and replica["failures"] == 0 and replica["in_flight"] == 0
 
     run(story())
 

@@ -1,0 +1,28 @@
+"""Ports for processes that tests start, and the wait until something answers there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from kilocard.core.errors import UpstreamError
+from kilocard.net.client import fetch
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+async def until_answers(url: str, seconds: float = 20.0) -> None:
+    """AssertionError if there is no 200 within `seconds`."""
+    end = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            if (await fetch(url, timeout=2)).status == 200:
+                return
+        except UpstreamError:
+            pass
+        assert asyncio.get_running_loop().time() < end, f"{url} did not answer within {seconds:g} s"
+        await asyncio.sleep(0.05)
