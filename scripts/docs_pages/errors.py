@@ -75,10 +75,9 @@ CLIENT = _client("""
 503 | hold_timeout | every replica was busy for all of `hold.timeout` | try again later; add replicas
 503 | no_replica | no replica of the model exists, and none came within `hold.timeout` | `kilocard status`
 503 | buffers_full | all bodies together are over `gateway.limits.buffered` | try again; raise it
-503 | too_many_connections | more than `gateway.limits.connections` clients | use fewer connections; raise it
 503 | issuer_unavailable | the identity provider's keys are not known yet, or are being fetched | try again; the log
-503 | too_many_connections | more clients than `gateway.limits.connections`, or than there are file descriptors for (two each) | use fewer connections; raise it, or `ulimit -n`
-503 | no_descriptors | no file descriptor or local port is left for a connection to a replica | raise `ulimit -n`; close idle connections
+503 | too_many_connections | over `gateway.limits.connections`, or over half the file descriptors | raise it or `ulimit -n`
+503 | no_descriptors | no file descriptor or local port is left for a replica's connection | raise `ulimit -n`
 503 | shutting_down | the gateway stops and its `drain` time is over | ask another gateway, or later
 504 | first_token_timeout | no first token in time | `timeouts.first_token`; is the prompt huge?
 504 | idle_timeout | the stream stood still for `timeouts.idle` | the engine hangs: its log
