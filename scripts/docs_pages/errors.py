@@ -76,7 +76,7 @@ CLIENT = _client("""
 503 | no_replica | no replica of the model exists, and none came within `hold.timeout` | `kilocard status`
 503 | buffers_full | all bodies together are over `gateway.limits.buffered` | try again; raise it
 503 | issuer_unavailable | the identity provider's keys are not known yet, or are being fetched | try again; the log
-503 | too_many_connections | over `gateway.limits.connections`, or over half the file descriptors | raise it or `ulimit -n`
+503 | too_many_connections | over `gateway.limits.connections` or half the file descriptors | raise it, or `ulimit -n`
 503 | no_descriptors | no file descriptor or local port is left for a replica's connection | raise `ulimit -n`
 503 | shutting_down | the gateway stops and its `drain` time is over | ask another gateway, or later
 504 | first_token_timeout | no first token in time | `timeouts.first_token`; is the prompt huge?
