@@ -25,7 +25,7 @@ from kilocard.spec.units import listen_address
 from kilocard.stores.key_store import KeyStore
 from kilocard.stores.keyring import KeyRing, KeySource, Tokens, wall_clock
 from kilocard.stores.keys_file import KeysFile
-from kilocard.tenancy.access import Access, unenforced
+from kilocard.tenancy.access import Access
 from kilocard.tenancy.openness import exposures, refuse_open
 
 
@@ -61,7 +61,7 @@ def _port(port: int) -> int:
 
 def warnings(spec: ClusterSpec) -> list[str]:
     """What whoever starts this cluster should know at once, a sentence each."""
-    return [*unenforced(spec), *exposures(spec)]
+    return exposures(spec)
 
 
 def cache_dir() -> Path:

@@ -89,6 +89,10 @@ class Forbidden(ClientError):
     default_code = "model_not_allowed"
 
 
+#: The same words for a model that is not there: a tenant learns nothing of other tenants' models.
+MODEL_NOT_ALLOWED = "This API key may not use the model of this request; GET /v1/models lists those that it may use."
+
+
 class NotFound(ClientError):
     http_status = 404
     default_code = "not_found"

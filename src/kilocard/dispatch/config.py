@@ -14,6 +14,8 @@ class PoolFacts(NamedTuple):
     max_in_flight: int | None = None
     #: that bound holds for several workers together: a replica gets nothing until PeerLoad says what our share is
     shared: bool = False
+    #: who has it to themselves (PoolSpec.tenants); empty: everybody's
+    tenants: tuple[str, ...] = ()
 
 
 #: at most this many held requests go to each available replica per event that frees capacity. A replica of unknown

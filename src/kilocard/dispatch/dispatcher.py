@@ -52,6 +52,7 @@ class Dispatcher:
         self._rng = rng
         self.fleet = Fleet(models, pools, rng, scrape_interval, self.stats)
         self._models = self.fleet.models
+        self._private = self.fleet.private
         self._replicas = self.fleet.replicas
         self._requests: dict[int, LiveRequest] = {}
         placer = Placer(self.fleet, self.stats)
@@ -90,6 +91,10 @@ class Dispatcher:
     def held(self) -> int:
         return self._room.count
 
+    def may_use(self, model: str, tenant: str) -> bool:
+        """Whether this tenant may use some pool of this model: pools may belong to others."""
+        return self.fleet.may_use(model, tenant)
+
     def snapshot(self, now: float) -> FleetState:
         """Everything as plain data. O(replicas)."""
         return snapshot(self.fleet, now, held=self._room.count, live=len(self._requests))
@@ -97,14 +102,16 @@ class Dispatcher:
     # --- a request's life
 
     def _arrived(self, event: ev.Arrived) -> Sequence[Instruction]:
-        now, id, name, prompt, declared, deadline, _, _, _ = event
+        now, id, name, prompt, declared, deadline, tenant, _, _ = event
         model = self._models.get(name)
+        if self._private:
+            model = self._private.get((name, tenant), model)
         if model is None:
-            return (self._refuse(id, refusals.unknown_model(name, self._models)),)
+            return (self._refuse(id, self.fleet.no_way(name, tenant)),)
         if id in self._requests:
             raise ValueError(f"request id {id} is in use: the driver must never reuse one")
         if not model.routes:
-            return (self._refuse(id, refusals.no_capacity("no_replica", name, 0.0, 0)),)
+            return (self._refuse(id, self.fleet.no_way(name, tenant)),)
         if now >= deadline:
             return (self._refuse(id, refusals.no_capacity("deadline_exceeded", name, 0.0, 0)),)
         model.budget.tokens += RETRY_SHARE
@@ -319,5 +326,5 @@ class Dispatcher:
     def _tick(self, event: ev.Tick) -> Sequence[Instruction]:
         now = event.now
         out: list[Instruction] = [Probe(id) for id in self.fleet.sweep(now)]
-        self._room.tick(now, self._models.values(), out)
+        self._room.tick(now, self.fleet.queues, out)
         return out

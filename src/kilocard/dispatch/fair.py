@@ -168,6 +168,10 @@ class Line:
         """Heap entries and flows in memory, stale and idle ones included."""
         return len(self._heap) + len(self._flows)
 
+    def _entry(self, flow: Flow) -> Entry:
+        self._number += 1  # of equal tags, the one that has had it for longest
+        return flow.tag, self._number, flow
+
     def _first(self) -> Flow:
         heap = self._heap
         while True:

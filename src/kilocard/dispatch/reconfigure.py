@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kilocard.dispatch import refusals
 from kilocard.dispatch.events import Reconfigured
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.instructions import Drained, Instruction
@@ -37,7 +36,7 @@ class Reconfigurer:
             out.append(Drained(id))
         for request in list(self._requests.values()):
             self._lead_on(request, out)
-        self._room.tick(now, self._fleet.models.values(), out)
+        self._room.tick(now, self._fleet.queues, out)
         return out
 
     def _lead_on(self, request: LiveRequest, out: list[Instruction]) -> None:
@@ -45,7 +44,9 @@ class Reconfigurer:
 
         One that runs is left to finish, but does not start anew elsewhere.
         """
-        model = request.model
+        model = self._fleet.model(request.model.spec.name, request.asked.tenant) or request.model
+        if model is not request.model and model.routes:  # whose the pools are has changed
+            self._room.move(request, model)
         routes = model.routes
         if request.route in routes:
             return
@@ -54,14 +55,7 @@ class Reconfigurer:
         elif request.replica is None:
             self._room.leave(request)
             del self._requests[request.id]
-            name = model.spec.name
-            known = self._fleet.models
-            error = (
-                refusals.no_capacity("no_replica", name, 0.0, 0)
-                if name in known
-                else refusals.unknown_model(name, known)
-            )
-            out.append(self._refuse(request.id, error))
+            out.append(self._refuse(request.id, self._fleet.no_way(model.spec.name, request.asked.tenant)))
         else:
             request.all_connect = False
             request.spent = NO_MORE

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kilocard.core.errors import CapacityError, KilocardError, NotFound, UpstreamError, UpstreamTimeout
+from kilocard.core.errors import (
+    MODEL_NOT_ALLOWED,
+    CapacityError,
+    Forbidden,
+    KilocardError,
+    NotFound,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from kilocard.dispatch.config import RETRY_AFTER
 from kilocard.dispatch.events import Fault
 
@@ -28,6 +36,11 @@ def unknown_model(name: str, known: Iterable[str]) -> KilocardError:
     names = sorted(known)
     some = ", ".join(names[:NAMES]) + (", …" if len(names) > NAMES else "")
     return NotFound(f"there is no model {name[:200]!r}; there is: {some}", code="model_not_found", param="model")
+
+
+def closed() -> KilocardError:
+    """All pools of the model belong to other tenants."""
+    return Forbidden(MODEL_NOT_ALLOWED, param="model")
 
 
 def no_capacity(code: str, model: str, seconds: float, held: int) -> KilocardError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TypedDict
 
+from kilocard.dispatch.config import PRIORITIES
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
 from kilocard.dispatch.replica import Replica
@@ -51,6 +53,9 @@ class ModelState(TypedDict):
     policy: str
     pools: dict[str, int]
     held: int
+    #: the same by who waits, and by class
+    held_by_tenant: dict[str, int]
+    held_by_priority: dict[str, int]
     retry_budget: float
 
 
@@ -63,9 +68,12 @@ class FleetState(TypedDict):
 
 
 def snapshot(fleet: Fleet, now: float, *, held: int, live: int) -> FleetState:
-    """Sorted by name; O(replicas)."""
+    """Sorted by name; O(replicas), and of held requests O(tenants that wait)."""
+    queues: dict[str, list[Model]] = {name: [] for name in fleet.models}
+    for queue in fleet.queues:
+        queues[queue.spec.name].append(queue)
     return {
-        "models": [_model(model) for _, model in sorted(fleet.models.items())],
+        "models": [_model(model, queues[name]) for name, model in sorted(fleet.models.items())],
         "pools": [_pool(pool) for _, pool in sorted(fleet.pools.items())],
         "replicas": [_replica(replica, now) for _, replica in sorted(fleet.replicas.items())],
         "held": held,
@@ -73,12 +81,20 @@ def snapshot(fleet: Fleet, now: float, *, held: int, live: int) -> FleetState:
     }
 
 
-def _model(model: Model) -> ModelState:
+def _model(model: Model, queues: list[Model]) -> ModelState:
+    tenants: Counter[str] = Counter()
+    classes = dict.fromkeys(PRIORITIES, 0)
+    for queue in queues:
+        tenants.update(queue.hold.by_tenant())
+        for name, count in queue.hold.by_priority().items():
+            classes[name] += count
     return {
         "name": model.spec.name,
         "policy": model.spec.policy,
         "pools": dict(model.spec.pools),
-        "held": len(model.hold),
+        "held": tenants.total(),
+        "held_by_tenant": dict(sorted(tenants.items())),
+        "held_by_priority": classes,
         "retry_budget": round(model.budget.tokens, 1),
     }
 

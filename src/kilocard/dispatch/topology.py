@@ -69,14 +69,20 @@ class Route:
 
 
 class Model:
-    """A public name: routes with a positive weight, held requests, retry budget, output length learned."""
+    """A public name as one party of tenants may use it (isolation.py): routes with a positive weight, held requests,
+    retry budget, output length learned."""
 
-    __slots__ = ("budget", "declared_mean", "hold", "only", "output_mean", "routes", "spec", "total", "used_share")
+    __slots__ = ("budget", "closed", "declared_mean", "hold", "only", "output_mean", "routes", "spec", "tenants",
+                 "total", "used_share")  # fmt: skip
 
     #: share of the newest request in the two means
     NEW = 0.02
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: ModelSpec, tenants: frozenset[str] = frozenset()) -> None:
+        #: the party; empty: everybody who is in no other one
+        self.tenants = tenants
+        #: all its pools belong to others: this party may not use it
+        self.closed = False
         self.set_up(spec, ())
         self.hold = HoldQueue()
         self.budget = RetryBudget()

@@ -84,6 +84,17 @@ class WaitingRoom:
         if request.model.hold.drop(request):
             self.count -= 1
 
+    def move(self, request: LiveRequest, model: Model) -> None:
+        """Its tenant uses other pools for the model from now on."""
+        old = request.model.hold
+        parked = request.id in old.parked
+        held = old.drop(request)
+        request.model = model
+        if parked:
+            model.hold.parked[request.id] = request
+        elif held:
+            self._line_up(request)
+
     def release(self, now: float, pool: Pool) -> Sequence[Instruction]:
         """Capacity has come free in a pool."""
         out: list[Instruction] = []

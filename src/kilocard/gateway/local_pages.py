@@ -56,7 +56,8 @@ def _models(plane: Plane, arrival: Arrival, name: str) -> bytes:
     """The list, or one model; a tenant sees only what it may use."""
     head = arrival.head
     tenant = plane.access.who(head.authorization, head.api_key)
-    visible = [model for model in plane.spec.models if tenant.may_use(model)]
+    may_use = plane.dispatcher.may_use
+    visible = [model for model in plane.spec.models if tenant.may_use(model) and may_use(model, tenant.name)]
     if not name:
         return _encode({"object": "list", "data": [_model(model) for model in visible]})
     if name not in visible:

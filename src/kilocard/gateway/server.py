@@ -73,6 +73,7 @@ class Gateway:
                 max_running=engine(pool.engine).max_running(pool),
                 max_in_flight=pool.max_in_flight,
                 shared=seat is not None,
+                tenants=pool.tenants,
             )
             for pool in spec.pools.values()
         }

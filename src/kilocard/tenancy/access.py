@@ -11,8 +11,8 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from kilocard.core.errors import Forbidden, Unauthorized
-from kilocard.spec.model import ClusterSpec, TenantSpec
+from kilocard.core.errors import MODEL_NOT_ALLOWED, Forbidden, Unauthorized
+from kilocard.spec.model import TenantSpec
 from kilocard.tenancy.keys import cluster_keys
 from kilocard.tenancy.limits import Scope, Scopes
 
@@ -164,19 +164,4 @@ class Access:
 def allow(tenant: Tenant, model: str) -> None:
     """Raises Forbidden where this tenant may not use this model."""
     if not tenant.may_use(model):
-        # The same words for a model that is not there: a tenant learns nothing of other tenants' models.
-        raise Forbidden(
-            "This API key may not use the model of this request; GET /v1/models lists those that it may use.",
-            param="model",
-        )
-
-
-def unenforced(spec: ClusterSpec) -> list[str]:
-    """What the file says of tenants and this version does not hold them to, a sentence each, for a warning."""
-    said = []
-    for name, tenant in spec.tenants.items():
-        keys = []
-        if tenant.priority != TenantSpec(name).priority:
-            keys.append("priority")
-        said += [f"tenants.{name}.{key} is not enforced by this version." for key in keys]
-    return said
+        raise Forbidden(MODEL_NOT_ALLOWED, param="model")

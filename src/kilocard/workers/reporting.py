@@ -62,7 +62,7 @@ class Reporter:
     def _held(self) -> dict[str, int]:
         """Held requests for one replica of each pool, rounded up: its part of its models' queues."""
         held: dict[str, int] = {}
-        for model in self._fleet.models.values():
+        for model in self._fleet.queues:
             count = model.hold.waiting
             if count:
                 for route in model.routes:

@@ -277,7 +277,7 @@ class FairSharing(RuleBasedStateMachine):
             dearest = DEAREST / TENANTS[one] + DEAREST / TENANTS[other]
             # requests under way when the two began to wait may be put right, and those of since
             errors = 2 * (self.most_wrong[one] + self.most_wrong[other])
-            assert gap <= dearest + errors + 1e-6, f"{one} and {other}: {gap} > {dearest} + {errors}"
+            assert gap <= dearest + errors + 1e-6, f"INV-18: {one} and {other}: {gap} > {dearest} + {errors}"
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -302,7 +302,7 @@ TestFairSharing.settings = settings(max_examples=60, stateful_step_count=40, dea
 def test_a_newcomer_waits_for_one_request_of_each_other_tenant_at_most(
     held: list[tuple[str, int]], before: int
 ) -> None:
-    """No starvation: however much others have held, and however dear the newcomer's own request is."""
+    """INV-19, no starvation: however much others have held, and however dear the newcomer's own request is."""
     line, make = Line(), Maker()
     for tenant, output in held:
         line.join(make(tenant, 0, output))
@@ -321,7 +321,7 @@ def test_a_newcomer_waits_for_one_request_of_each_other_tenant_at_most(
     weights=st.tuples(st.sampled_from([0.5, 1.0, 4.0]), st.sampled_from([0.5, 1.0, 4.0])),
 )
 def test_two_that_always_wait_differ_by_one_request_at_most(outputs: list[int], weights: tuple[float, float]) -> None:
-    """The bound without errors of estimates, between any two moments: c/w of the one + c/w of the other."""
+    """INV-18 without errors of estimates, between any two moments: c/w of the one + c/w of the other."""
     line, make = Line(), Maker()
     of = dict(zip("ab", weights, strict=True))
     for tenant, weight in of.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from itertools import pairwise
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
@@ -21,27 +23,46 @@ HOLD_MAX = 6
 MAX_IN_FLIGHT = 3
 
 
-def fresh(seed: int, policy: str) -> Dispatcher:
+def file(policy: str) -> tuple[dict[str, ModelSpec], dict[str, PoolFacts]]:
     quick = EjectSpec(consecutive=2, backoff=0.5, backoff_max=2.0)
     models = {
         "m": ModelSpec("m", {"p": 3, "q": 1}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
         "n": ModelSpec("n", {"q": 1, "never": 0}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
+        "o": ModelSpec("o", {"q": 2, "x": 1, "y": 1}, policy, OverheatSpec(2), quick, HoldSpec(HOLD_MAX, 3.0)),
+        "closed": ModelSpec("closed", {"x": 1}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
     }
-    pools = {"p": PoolFacts(2, MAX_IN_FLIGHT), "q": PoolFacts(None, MAX_IN_FLIGHT), "never": PoolFacts()}
-    return Dispatcher(models, pools, Random(seed))
+    pools = {
+        "p": PoolFacts(2, MAX_IN_FLIGHT),
+        "q": PoolFacts(None, MAX_IN_FLIGHT),
+        "never": PoolFacts(),
+        "x": PoolFacts(2, MAX_IN_FLIGHT, tenants=("owner", "partner")),
+        "y": PoolFacts(2, MAX_IN_FLIGHT, tenants=("owner",)),
+    }
+    return models, pools
+
+
+def fresh(seed: int, policy: str) -> Dispatcher:
+    return Dispatcher(*file(policy), Random(seed))
+
+
+TENANTS = ("", "a", "owner", "partner")
 
 
 class World:
     """An honest but unlucky driver: it sends only events that can happen, in any order, and believes nobody."""
 
+    most_held = HOLD_MAX
+
     def __init__(self, rng: Random, policy: str) -> None:
         self.rng = rng
         self.policy = policy
+        self.models, self.facts = file(policy)
         self.dispatcher = fresh(7, policy)
         self.now = 0.0
         self.next_id = 0
         self.sent: dict[int, tuple[str, int, bool]] = {}  # request: (replica, attempt, content seen)
         self.held: set[int] = set()
+        self.asked: dict[int, ev.Arrived] = {}
         self.ended: dict[int, str] = {}
         self.draining: set[str] = set()
         self.probing: set[str] = set()
@@ -51,8 +72,10 @@ class World:
     def tell(self, event: ev.Event) -> None:
         states = {id: r.health.state for id, r in self.dispatcher.fleet.replicas.items()}
         self.log.append(json.loads(json.dumps(to_list(event))))
+        held = set(self.held)
         answer = self.dispatcher.handle(event)
         self.answers.append(list(answer))
+        self.check_order([i.request for i in answer if isinstance(i, Send) and i.attempt == 1 and i.request in held])
         for instruction in answer:
             self.obey(instruction, states)
         self.check()
@@ -64,6 +87,9 @@ class World:
                 assert request not in self.sent, "INV-2: sent twice at once"
                 assert decision.reason and decision.target == replica, "INV-8: a decision has a reason"
                 assert pool != "never", "INV-9: weight 0 gets nothing"
+                asked = self.asked[request]
+                assert pool in self.pools_of(asked.tenant, asked.model), "INV-15: never in a pool of somebody else"
+                assert self.now < asked.deadline, "INV-16: not after its deadline"
                 life = self.dispatcher.fleet.replicas.get(replica)
                 assert life is not None, "INV-3: sent to a replica that is gone"
                 assert replica not in self.draining, "INV-3: sent to a draining replica"
@@ -76,7 +102,10 @@ class World:
                 self.held.add(request)
             case Refuse(request, error):
                 assert request not in self.ended, "INV-2: ended twice"
-                assert str(error) and error.http_status in {404, 502, 503, 504}
+                assert str(error) and error.http_status in {403, 404, 502, 503, 504}
+                asked = self.asked[request]
+                if error.http_status == 403:
+                    assert not self.pools_of(asked.tenant, asked.model), "INV-15: what belongs to others is forbidden"
                 assert error.http_status != 503 or error.retry_after, "INV-10: 503 has Retry-After"
                 self.end(request, "refused")
             case Probe(replica):
@@ -89,6 +118,23 @@ class World:
         self.sent.pop(request, None)
         self.held.discard(request)
         self.ended[request] = how
+
+    def pools_of(self, tenant: str, name: str) -> list[str]:
+        """The pools that a tenant may use for a model: its own, else those of nobody."""
+        if name not in self.models:
+            return []
+        own = [pool for pool in self.models[name].pools if tenant in self.facts[pool].tenants]
+        return own or [pool for pool in self.models[name].pools if not self.facts[pool].tenants]
+
+    def check_order(self, released: list[int]) -> None:
+        """Of those that left the queue for the first time."""
+        live = self.dispatcher._requests
+        for id in released:
+            lines = live[id].model.hold.lines[: self.asked[id].priority]
+            assert not any(line.count for line in lines), "INV-17: a higher class waits still"
+        for earlier, later in pairwise(released):
+            if live[earlier].model is live[later].model:
+                assert self.asked[earlier].priority <= self.asked[later].priority, "INV-17: strict priority"
 
     def check(self) -> None:
         fleet = self.dispatcher.fleet
@@ -110,26 +156,37 @@ class World:
             assert pool.out == sum(r.health.state is not State.READY for r in members), "INV-4"
             assert len(out) <= may_be_out(len(members), 0.5), "INV-4: the floor of ejection"
             assert not members or len(out) < len(members), "INV-4: never all ejected"
-        for model in fleet.models.values():
-            assert len(model.hold) <= HOLD_MAX, "INV-5: held is bounded"
+        for model in fleet.queues:
+            assert len(model.hold) <= self.most_held, "INV-5: held is bounded"
+            held = [request for request in self.dispatcher._requests.values() if request.replica is None]
+            mine = Counter(request.asked.tenant for request in held if request.model is model)
+            assert model.hold.by_tenant() == mine, "INV-5: each held request waits in the queue of its own model"
         assert self.dispatcher.held == len(self.held), "INV-5"
         assert self.dispatcher.live == len(self.held) + len(self.sent), "INV-2: nothing is forgotten"
-        assert len(self.dispatcher._room._deadlines) <= 2 * HOLD_MAX * 2 + 66, "INV-11: memory is bounded"
+        assert len(self.dispatcher._room._deadlines) <= 2 * HOLD_MAX * len(fleet.queues) + 66, (
+            "INV-11: memory is bounded"
+        )
 
     # --- what can happen
 
     def step(self) -> None:
         rng = self.rng
         self.now += rng.choice([0.0, 0.01, 0.1, 0.4])
-        names = [f"{pool}{i}" for pool in "pq" for i in range(3)]
+        names = [f"{pool}{i}" for pool in "pqxy" for i in range(3)]
         known = list(self.dispatcher.fleet.replicas)
         choice = rng.random()
         if choice < 0.30:
             self.next_id += 1
-            model = rng.choice(["m", "m", "n", "unknown"])
+            model = rng.choice(["m", "m", "n", "o", "o", "closed", "unknown"])
             deadline = self.now + rng.choice([0.5, 5.0, 100.0])
             prompt, output = rng.randrange(4000), rng.randrange(500)
-            self.tell(ev.Arrived(self.now, self.next_id, model, prompt, output, deadline))
+            who = (rng.choice(TENANTS), rng.randrange(3), rng.choice([1.0, 2.0]))
+            asked = ev.Arrived(self.now, self.next_id, model, prompt, output, deadline, *who)
+            self.asked[self.next_id] = asked
+            self.tell(asked)
+            if model in self.models and not self.pools_of(asked.tenant, model):
+                (refusal,) = self.answers[-1]
+                assert isinstance(refusal, Refuse) and refusal.error.http_status == 403, "INV-15"
             assert self.next_id in self.sent or self.next_id in self.held or self.next_id in self.ended, "INV-2"
         elif choice < 0.62 and self.sent:
             self.progress(rng.choice(list(self.sent)))
@@ -213,7 +270,7 @@ class World:
 )
 def test_random_stories_keep_every_invariant(seed: int, policy: str) -> None:
     world = World(Random(seed), policy)
-    for name in ("p0", "p1", "q0"):
+    for name in ("p0", "p1", "q0", "x0", "y0"):
         world.tell(ev.ReplicaUp(0.0, name, name[0]))
     for _ in range(150):
         world.step()

@@ -10,7 +10,7 @@ import pytest
 from fleet_story import Story
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_invariants import MAX_IN_FLIGHT, World, fresh
+from test_invariants import HOLD_MAX, World, file, fresh
 
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
@@ -162,11 +162,17 @@ def test_less_may_be_ejected_now_so_the_soonest_due_comes_back_to_trial() -> Non
 class ChangingWorld(World):
     """The same stories; now and then the file is another one."""
 
+    #: who waits may stay where a change of owners brings a model's queues together: there are three at most
+    most_held = 3 * HOLD_MAX
+
     def layouts(self) -> list[tuple[dict[str, ModelSpec], dict[str, PoolFacts]]]:
-        usual = fresh(0, self.policy)
-        m, n = (usual.fleet.models[name].spec for name in "mn")
-        pools = {"p": PoolFacts(2, MAX_IN_FLIGHT), "q": PoolFacts(None, MAX_IN_FLIGHT), "never": PoolFacts()}
+        usual, pools = file(self.policy)
+        m, n, o, closed = usual.values()
+        everybodys = {name: facts._replace(tenants=()) for name, facts in pools.items()}
+        others = pools | {"p": pools["p"]._replace(tenants=("a",)), "x": pools["x"]._replace(tenants=("partner",))}
         files = [
+            [m, n, o, closed],
+            [m, o],
             [m, n],
             [m],
             [n],
@@ -175,7 +181,8 @@ class ChangingWorld(World):
             [replace(m, policy="round_robin"), replace(n, policy="adaptive", slow_start=0.0)],
             [replace(m, pools={"p": 0, "q": 0})],
         ]
-        return [({model.name: model for model in file}, pools) for file in files]
+        owners = [pools, pools, everybodys, others]
+        return [({model.name: model for model in models}, self.rng.choice(owners)) for models in files]
 
     def step(self) -> None:
         if self.rng.random() < 0.08:
@@ -183,10 +190,13 @@ class ChangingWorld(World):
             left = {pool for model in models.values() for pool in model.pools}
             fleet = self.dispatcher.fleet
             self.draining |= {id for id, replica in fleet.replicas.items() if replica.pool.name not in left}
+            self.models, self.facts = models, pools
             self.tell(ev.Reconfigured(self.now, models, pools, 1.0))
             for request in self.held:
                 live = self.dispatcher._requests[request]
                 assert live.route in live.model.routes, "INV-14: who waits, waits for a way that is there"
+                ways = {route.pool.name for route in live.model.routes}
+                assert ways <= set(self.pools_of(live.asked.tenant, live.asked.model)), "INV-15"
         else:
             super().step()
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilocard.core.errors import Forbidden, KilocardError, Unauthorized
-from kilocard.spec.model import ClusterSpec, TenantLimits, TenantSpec
-from kilocard.tenancy.access import ANYBODY, REMEMBERED, Access, unenforced
+from kilocard.spec.model import TenantSpec
+from kilocard.tenancy.access import ANYBODY, REMEMBERED, Access
 from kilocard.wire.failure import error_body
 
 
@@ -141,17 +141,3 @@ def test_memory_is_bounded_and_guesses_leave_nothing() -> None:
         assert access.check(b"Bearer" + b" " * spaces + b"kc-b", None, "m") == "team-b"
         assert access.check(None, b" " * spaces + b"kc-b", "m") == "team-b"
     assert len(access._by_header) <= REMEMBERED and len(access._by_x_api_key) <= REMEMBERED
-
-
-def test_what_is_not_enforced_is_said() -> None:
-    spec = ClusterSpec(
-        tenants={
-            "a": TenantSpec("a", limits=TenantLimits(requests_per_minute=60, tokens_per_minute=1000, concurrency=2)),
-            "b": TenantSpec("b", keys=(hashed("x"),), models=("m",)),
-            "c": TenantSpec("c", priority="high"),
-        }
-    )
-    assert unenforced(spec) == [
-        "tenants.c.priority is not enforced by this version.",
-    ]
-    assert unenforced(ClusterSpec()) == []
