@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from kilocard.core.errors import KilocardError
 from kilocard.core.load import LoadSample
-from kilocard.dispatch import refusals
 from kilocard.dispatch.config import PROBE_TIMEOUT, PoolFacts
 from kilocard.dispatch.events import Fault
 from kilocard.dispatch.health import OPEN, OUT, TRANSITIONS, Signal, State, may_be_out
@@ -66,22 +64,6 @@ class Fleet:
                 self.relist(now, replica)
             self._keep_floor(now, pool)
         return idle
-
-    def model(self, name: str, tenant: str) -> Model | None:
-        """The model as this tenant may use it; None: there is no such model."""
-        return self.private.get((name, tenant)) or self.models.get(name)
-
-    def no_way(self, name: str, tenant: str) -> KilocardError:
-        """Why a tenant's request for this model can't go anywhere."""
-        model = self.model(name, tenant)
-        if model is None:
-            return refusals.unknown_model(name, [name for name in self.models if self.may_use(name, tenant)])
-        return refusals.closed() if model.closed else refusals.no_capacity("no_replica", name, 0.0, 0)
-
-    def may_use(self, name: str, tenant: str) -> bool:
-        """Whether any pool of this model is the tenant's or everybody's."""
-        model = self.model(name, tenant)
-        return model is not None and not model.closed
 
     # --- membership
 

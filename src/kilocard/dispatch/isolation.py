@@ -7,10 +7,16 @@ if their weight is 0: its data stays inside.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from kilocard.core.errors import KilocardError
+from kilocard.dispatch import refusals
 from kilocard.dispatch.config import PoolFacts
 from kilocard.spec.model import ModelSpec
+
+if TYPE_CHECKING:
+    from kilocard.dispatch.fleet import Fleet
+    from kilocard.dispatch.topology import Model
 
 
 class Party(NamedTuple):
@@ -32,3 +38,22 @@ def parties(model: ModelSpec, facts: Mapping[str, PoolFacts]) -> list[Party]:
         by_pools.setdefault(own, set()).add(tenant)
     everybody = Party(frozenset(), public)
     return [everybody, *(Party(frozenset(tenants), pools) for pools, tenants in by_pools.items())]
+
+
+def model_for(fleet: Fleet, name: str, tenant: str) -> Model | None:
+    """The model as this tenant may use it; None: there is no such model."""
+    return fleet.private.get((name, tenant)) or fleet.models.get(name)
+
+
+def may_use(fleet: Fleet, name: str, tenant: str) -> bool:
+    """Whether any pool of this model is the tenant's or everybody's."""
+    model = model_for(fleet, name, tenant)
+    return model is not None and not model.closed
+
+
+def no_way(fleet: Fleet, name: str, tenant: str) -> KilocardError:
+    """Why a tenant's request for this model can't go anywhere."""
+    model = model_for(fleet, name, tenant)
+    if model is None:
+        return refusals.unknown_model(name, [known for known in fleet.models if may_use(fleet, known, tenant)])
+    return refusals.closed() if model.closed else refusals.no_capacity("no_replica", name, 0.0, 0)
