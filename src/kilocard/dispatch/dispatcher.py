@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from kilocard.dispatch import events as ev
-from kilocard.dispatch import peers, refusals
+from kilocard.dispatch import isolation, peers, refusals
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.events import Event, Fault
 from kilocard.dispatch.fleet import Fleet
@@ -93,7 +93,7 @@ class Dispatcher:
 
     def may_use(self, model: str, tenant: str) -> bool:
         """Whether this tenant may use some pool of this model: pools may belong to others."""
-        return self.fleet.may_use(model, tenant)
+        return isolation.may_use(self.fleet, model, tenant)
 
     def snapshot(self, now: float) -> FleetState:
         """Everything as plain data. O(replicas)."""
@@ -107,11 +107,11 @@ class Dispatcher:
         if self._private:
             model = self._private.get((name, tenant), model)
         if model is None:
-            return (self._refuse(id, self.fleet.no_way(name, tenant)),)
+            return (self._refuse(id, isolation.no_way(self.fleet, name, tenant)),)
         if id in self._requests:
             raise ValueError(f"request id {id} is in use: the driver must never reuse one")
         if not model.routes:
-            return (self._refuse(id, self.fleet.no_way(name, tenant)),)
+            return (self._refuse(id, isolation.no_way(self.fleet, name, tenant)),)
         if now >= deadline:
             return (self._refuse(id, refusals.no_capacity("deadline_exceeded", name, 0.0, 0)),)
         model.budget.tokens += RETRY_SHARE

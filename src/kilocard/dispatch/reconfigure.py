@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from kilocard.dispatch import isolation
 from kilocard.dispatch.events import Reconfigured
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.instructions import Drained, Instruction
@@ -44,7 +45,7 @@ class Reconfigurer:
 
         One that runs is left to finish, but does not start anew elsewhere.
         """
-        model = self._fleet.model(request.model.spec.name, request.asked.tenant) or request.model
+        model = isolation.model_for(self._fleet, request.model.spec.name, request.asked.tenant) or request.model
         if model is not request.model and model.routes:  # whose the pools are has changed
             self._room.move(request, model)
         routes = model.routes
@@ -55,7 +56,7 @@ class Reconfigurer:
         elif request.replica is None:
             self._room.leave(request)
             del self._requests[request.id]
-            out.append(self._refuse(request.id, self._fleet.no_way(model.spec.name, request.asked.tenant)))
+            out.append(self._refuse(request.id, isolation.no_way(self._fleet, model.spec.name, request.asked.tenant)))
         else:
             request.all_connect = False
             request.spent = NO_MORE
