@@ -275,8 +275,7 @@ class FairSharing(RuleBasedStateMachine):
         for (one, other), (before_one, before_other) in self.since.items():
             gap = abs((self.had[one] - before_one) - (self.had[other] - before_other))
             dearest = DEAREST / TENANTS[one] + DEAREST / TENANTS[other]
-            # requests under way when the two began to wait may be put right, and those of since
-            errors = 2 * (self.most_wrong[one] + self.most_wrong[other])
+            errors = 3 * (self.most_wrong[one] + self.most_wrong[other])
             assert gap <= dearest + errors + 1e-6, f"INV-18: {one} and {other}: {gap} > {dearest} + {errors}"
 
     @invariant()
