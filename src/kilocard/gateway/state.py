@@ -94,7 +94,8 @@ class FleetMeters:
                 family.labels(view["pool"], view["id"]).set(values[field])
             self._states.labels(view["pool"], view["id"], view["state"]).set(1)
         for model in snapshot["models"]:
-            self._held.labels(model["name"]).set(model["held"])
+            for priority, held in model["held_by_priority"].items():
+                self._held.labels(model["name"], priority).set(held)
         for reason, count in plane.dispatcher.stats.decisions.items():
             self._decisions.labels(reason).value = count
         self._connections.set(len(plane.connections))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kilocard import __version__
 from kilocard.core.errors import KilocardError
+from kilocard.dispatch.config import PRIORITIES
 from kilocard.metrics import names
 from kilocard.metrics.render import Counter, Histogram, Registry
 from kilocard.tenancy.limits import CODES
@@ -29,7 +30,8 @@ class ModelMeters:
         self.ttft: Histogram = telemetry.ttft.labels(model)
         self.inter_token: Histogram = telemetry.itl.labels(model)
         self.e2e: Histogram = telemetry.e2e.labels(model)
-        self.hold: Histogram = telemetry.hold.labels(model)
+        #: by priority class
+        self.hold: tuple[Histogram, ...] = tuple(telemetry.hold.labels(model, name) for name in PRIORITIES)
         self.prompt_tokens: Counter = telemetry.prompt_tokens.labels(model)
         self.generation_tokens: Counter = telemetry.generation_tokens.labels(model)
         self.outcomes: dict[tuple[str, str], Counter] = {}
@@ -72,9 +74,9 @@ class Telemetry:
         if send is None:
             if exchange.code in _NEVER_HELD:
                 return
-            meters.hold.observe(now - exchange.arrived)
+            meters.hold[exchange.inbound.tenant.priority].observe(now - exchange.arrived)
         elif exchange.held_seconds:
-            meters.hold.observe(exchange.held_seconds)
+            meters.hold[exchange.inbound.tenant.priority].observe(exchange.held_seconds)
         if outcome == "ok":
             meters.e2e.observe(now - exchange.arrived)
         content_at = exchange.content_at

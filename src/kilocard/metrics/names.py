@@ -56,7 +56,7 @@ E2E = Metric(
 )  # fmt: skip
 HOLD_TIME = Metric(
     "kilocard_hold_time_seconds", "histogram",
-    "How long requests that were held waited in the gateway for a replica.", ("model",), HOLD_BUCKETS,
+    "How long requests that were held waited in the gateway for a replica.", ("model", "priority"), HOLD_BUCKETS,
 )  # fmt: skip
 PROMPT_TOKENS = Metric("kilocard_prompt_tokens_total", "counter", "Prompt tokens, as engines count them.", ("model",))
 GENERATION_TOKENS = Metric("kilocard_generation_tokens_total", "counter", "Generated tokens.", ("model",))
@@ -117,7 +117,10 @@ DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by
 SCRAPE_FAILURES = Metric("kilocard_scrape_failures_total", "counter", "Scrapes that gave no load reading.", ("pool",))
 OPEN_CONNECTIONS = Metric("kilocard_open_connections", "gauge", "Client connections that are open.")
 BUFFERED_BYTES = Metric("kilocard_buffered_bytes", "gauge", "Bytes of bodies and responses held in memory.")
-HELD_REQUESTS = Metric("kilocard_held_requests", "gauge", "Requests that wait in the gateway now.", ("model",))
+HELD_REQUESTS = Metric(
+    "kilocard_held_requests", "gauge", "Requests that wait in the gateway now, by class: high, normal, low.",
+    ("model", "priority"),
+)  # fmt: skip
 RECORDED = Metric(
     "kilocard_recorded_events_total", "counter", "Events of the decision log: written, or lost.", ("result",)
 )

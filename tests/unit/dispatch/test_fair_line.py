@@ -290,7 +290,7 @@ class FairSharing(RuleBasedStateMachine):
 
 
 TestFairSharing = FairSharing.TestCase
-TestFairSharing.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFairSharing.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 @settings(max_examples=50, deadline=None)
