@@ -16,7 +16,7 @@ from kilocard.tenancy.claims import Header, refused
 SHORTEST_RSA = 2048
 _RSA = frozenset(["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
 #: (kty, crv) → algorithms that such a key can check
-_FITS = {
+_FITS: dict[tuple[Any, Any], frozenset[str]] = {
     ("RSA", None): _RSA,
     ("EC", "P-256"): frozenset({"ES256"}),
     ("EC", "P-384"): frozenset({"ES384"}),
@@ -57,9 +57,11 @@ def read_key_set(body: bytes) -> tuple[VerifyingKey, ...]:
 
 
 def _read(jwk: dict[str, Any]) -> VerifyingKey | None:
-    kind, curve, key_id, algorithm = (jwk.get(field) for field in ("kty", "crv", "kid", "alg"))
-    fits = _FITS.get((kind, None if kind == "RSA" else curve)) if isinstance(kind, str) else None
-    if fits is None or jwk.get("use", "sig") != "sig" or not isinstance(key_id, str | None):
+    described = kind, curve, key_id, algorithm = tuple(jwk.get(field) for field in ("kty", "crv", "kid", "alg"))
+    if not all(isinstance(field, str | None) for field in described):
+        return None
+    fits = _FITS.get((kind, None if kind == "RSA" else curve))
+    if fits is None or jwk.get("use", "sig") != "sig":
         return None
     if algorithm is not None:
         fits &= {algorithm}

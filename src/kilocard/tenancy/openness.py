@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from urllib.parse import urlsplit
 
 from kilocard.core.errors import UsageError
 from kilocard.spec.model import ClusterSpec
@@ -46,4 +47,9 @@ def exposures(spec: ClusterSpec) -> list[str]:
             f"The admin address listens on {host} and asks for no keys: whoever reaches it reads state and metrics "
             "(changes are taken from this machine only). Keep it on a private network."
         )
+    for url in [] if gateway.oidc is None else [gateway.oidc.issuer, gateway.oidc.jwks or gateway.oidc.issuer]:
+        parts = urlsplit(url)
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            said.append(f"gateway.oidc fetches keys from {url} without TLS: whoever sits in between can make tokens.")
+            break
     return said

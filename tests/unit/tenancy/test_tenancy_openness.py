@@ -6,6 +6,7 @@ import pytest
 
 from kilocard.core.errors import UsageError
 from kilocard.spec.model import ClusterSpec, GatewaySpec, TenantSpec
+from kilocard.spec.services import OidcSpec
 from kilocard.tenancy.openness import exposures, is_loopback, refuse_open
 
 HERE = ["127.0.0.1", "127.255.3.4", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "localhost", "LOCALHOST"]
@@ -47,3 +48,18 @@ def test_what_is_exposed_is_said() -> None:
     assert [line[:34] for line in exposures(open_on_purpose)] == ["The gateway listens on 0.0.0.0 and"]
     admin = ClusterSpec(gateway=GatewaySpec(admin="0.0.0.0:81"), tenants={"a": TenantSpec("a")})
     assert [line[:40] for line in exposures(admin)] == ["The admin address listens on 0.0.0.0 and"]
+
+
+@pytest.mark.parametrize(
+    ("issuer", "jwks", "said"),
+    [
+        ("https://id.example.com", None, False),
+        ("http://127.0.0.1:8080/realm", None, False),
+        ("http://id.example.com", None, True),
+        ("https://id.example.com", "http://id.example.com/keys", True),
+    ],
+)
+def test_keys_of_an_issuer_without_tls_are_said(issuer: str, jwks: str | None, said: bool) -> None:
+    oidc = OidcSpec(issuer=issuer, audience=("k",), jwks=jwks)
+    spec = ClusterSpec(gateway=GatewaySpec(oidc=oidc), tenants={"a": TenantSpec("a")})
+    assert [("without TLS" in line) for line in exposures(spec)] == [True] * said
