@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from urllib.parse import urlsplit
+import re
 
 from kilocard.core.errors import UsageError
 from kilocard.spec.model import ClusterSpec
@@ -48,8 +48,8 @@ def exposures(spec: ClusterSpec) -> list[str]:
             "(changes are taken from this machine only). Keep it on a private network."
         )
     for url in [] if gateway.oidc is None else [gateway.oidc.issuer, gateway.oidc.jwks or gateway.oidc.issuer]:
-        parts = urlsplit(url)
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        plain = re.match(r"http://\[?([^/?#\]]*?)\]?(?::\d*)?(?:[/?#]|$)", url)
+        if plain is not None and not is_loopback(plain[1]):
             said.append(f"gateway.oidc fetches keys from {url} without TLS: whoever sits in between can make tokens.")
             break
     return said

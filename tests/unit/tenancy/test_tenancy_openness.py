@@ -55,6 +55,10 @@ def test_what_is_exposed_is_said() -> None:
     [
         ("https://id.example.com", None, False),
         ("http://127.0.0.1:8080/realm", None, False),
+        ("http://[::1]:8080/realm", None, False),
+        ("http://localhost", None, False),
+        ("http://[::2]", None, True),
+        ("http://10.0.0.1:80", None, True),
         ("http://id.example.com", None, True),
         ("https://id.example.com", "http://id.example.com/keys", True),
     ],
