@@ -59,7 +59,7 @@ def test_a_request_that_went_well() -> None:
         async with gateway_over(answer, tenants=TENANTS) as setup:
             ledger, log = await recorded(setup)
             for stream in (False, True):
-                await setup.chat(stream=stream, headers=[*KEY, ("x-request-id", "mine")])
+                await setup.post({"model": "m", "stream": stream}, headers=[*KEY, ("x-request-id", "mine")])
             await setup.settles()
             assert ledger == log and len(log) == 2
             whole, stream_ = log
@@ -100,10 +100,10 @@ def test_21_a_client_that_leaves_is_charged_what_it_got() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "outcome", "code"),
-    [(die, "upstream_error", "upstream_failed"), (hang, "timeout", "first_token_timeout")],
+    ("script", "outcome"),
+    [(die, "upstream_error"), (hang, "timeout")],
 )
-def test_a_failure_says_which_and_costs_nothing(script: Script, outcome: str, code: str) -> None:
+def test_a_failure_says_which_and_costs_nothing(script: Script, outcome: str) -> None:
     async def story() -> None:
         async with gateway_over(script, script) as setup:
             ledger, log = await recorded(setup)
@@ -186,12 +186,11 @@ def test_nothing_that_was_said_is_written_down() -> None:
         async with gateway_over(answer, tenants=TENANTS) as setup:
             _, log = await recorded(setup)
             secret = "the-launch-code"
-            await setup.post(
-                {"model": "m", "messages": [{"role": "user", "content": secret}], "user": secret}, headers=KEY
-            )
+            body = {"model": "m", "messages": [{"role": "user", "content": secret}], "user": secret}
+            await setup.post(body, headers=KEY)
             await setup.settles()
             line = encode(log, 0.0)
-            assert secret.encode() not in line and b"alice" not in line and b"hel" not in line
+            assert secret.encode() not in line and b"alice" not in line and b"content" not in line
             assert b'"prompt_tokens":' in line
 
     run(story())
