@@ -22,10 +22,14 @@ from kilocard.spec.load import load
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.services import OidcSpec
 from kilocard.spec.units import listen_address
+from kilocard.stores.budget_keeper import BudgetKeeper
+from kilocard.stores.budgets import SqliteBudgets
 from kilocard.stores.key_store import KeyStore
 from kilocard.stores.keyring import KeyRing, KeySource, Tokens, wall_clock
 from kilocard.stores.keys_file import KeysFile
 from kilocard.tenancy.access import Access
+from kilocard.tenancy.book import Book
+from kilocard.tenancy.limits import has_budgets
 from kilocard.tenancy.openness import exposures, refuse_open
 
 
@@ -77,8 +81,10 @@ def store_path(spec: ClusterSpec) -> Path:
 
 def gateway_of(spec: ClusterSpec, describe: Callable[[], dict[str, dict[str, Any]]] = dict) -> Gateway:
     """A gateway with all that its cluster file asks for, not started. Raises UsageError where an extra is missing."""
-    gateway = Gateway(spec, sources=configured(spec), describe=describe)
+    book = Book()
+    gateway = Gateway(spec, sources=configured(spec), describe=describe, limit_store=book)
     gateway.parts.append(key_ring(spec, gateway))
+    gateway.parts.append(budgets(spec, gateway, book))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
     return gateway
 
@@ -98,6 +104,14 @@ def key_ring(spec: ClusterSpec, gateway: Gateway) -> KeyRing:
     ring = KeyRing(spec.tenants, sources, swap, tokens=tokens)
     KeyMeters(ring.sources, plane.telemetry.registry)
     return ring
+
+
+def budgets(spec: ClusterSpec, gateway: Gateway, book: Book) -> BudgetKeeper:
+    """The book's budgets in the embedded store; no file is made before somebody has one."""
+    errors = gateway.plane.telemetry.store_errors.labels("budgets")
+    return BudgetKeeper(
+        book, SqliteBudgets(store_path(spec)), errors.inc, read_at_start=has_budgets(spec.tenants.values())
+    )
 
 
 def _issuer(oidc: OidcSpec) -> Tokens:

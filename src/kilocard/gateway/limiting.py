@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kilocard.gateway.plane import Plane
     from kilocard.gateway.request import Inbound
 
-#: more than any engine can make in one answer; keeps absurd bounds in numbers that every store can count with
+#: more than any engine can make in one answer; keeps absurd bounds and counts in numbers that every store can add up
 _MOST_TOKENS = 2**40
 
 
@@ -96,7 +96,7 @@ class Limiting:
                 tokens = None
         elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
             self._estimates.learn(inbound.tenant.name, inbound.model, inbound.text_bytes, used.prompt)
-        self.store.settle(grant, tokens, now)
+        self.store.settle(grant, tokens if tokens is None else min(tokens, _MOST_TOKENS), now)
 
 
 def output_bound(inbound: Inbound) -> int:

@@ -90,6 +90,10 @@ class Book:
 
     # -- budgets that outlive the process
 
+    @property
+    def has_unsaved(self) -> bool:
+        return bool(self._unsaved)
+
     def take_unsaved(self) -> dict[BudgetKey, int]:
         """What was settled on budgets since the last call, to be added to a store."""
         unsaved, self._unsaved = self._unsaved, {}

@@ -32,8 +32,10 @@ class Budget:
 class BudgetStore(Protocol):
     """Where budgets outlive the process. Blocking: called in a thread. Raises StoreError."""
 
-    def load(self) -> dict[BudgetKey, int]:
-        """All that is kept."""
+    def load(self, wall: float) -> dict[BudgetKey, int]:
+        """All that is kept of periods that are not over. `wall`: Unix seconds."""
 
     def add(self, used: Mapping[BudgetKey, int]) -> dict[BudgetKey, int]:
-        """Add to what is kept; the new totals, in which other processes' use may be."""
+        """Add to what is kept: all of it, or on an error nothing. The new totals, other processes' use included."""
+
+    def close(self) -> None: ...

@@ -10,7 +10,7 @@ A request reserves what it may use before it is routed, and settles what it did 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -154,6 +154,15 @@ class Used(NamedTuple):
 
 
 _PLACE = {CONCURRENCY: 0, REQUESTS_PER_MINUTE: 1, TOKENS_PER_MINUTE: 2, TOKENS_PER_DAY: 3, TOKENS_PER_MONTH: 4}
+
+
+def has_budgets(tenants: Iterable[TenantSpec]) -> bool:
+    """Does anybody have a budget by the calendar?"""
+    return any(
+        limits.tokens_per_day is not None or limits.tokens_per_month is not None
+        for spec in tenants
+        for limits in (spec.limits, *spec.model_limits.values())
+    )
 
 
 class LimitStore(Protocol):
