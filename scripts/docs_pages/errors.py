@@ -42,6 +42,7 @@ CLIENT = _client("""
 400 | invalid_multipart | a form that is cut off or has no boundary | let a library make the form
 400 | unsupported_content_type | the route takes `multipart/form-data` | send a form
 400 | bad_framing | not HTTP/1.1, on the admin address | check the URL
+400 | invalid_timeout | `x-kilocard-timeout` is no number of seconds above 0 | send one, or leave it out
 400 | invalid_request | anything else that is wrong with a request | read the message
 401 | missing_api_key | the cluster file has tenants, and no key came | send `Authorization: Bearer KEY`
 401 | invalid_api_key | the key is not known here | check the key and the gateway's address
@@ -81,7 +82,7 @@ CLIENT = _client("""
 503 | shutting_down | the gateway stops and its `drain` time is over | ask another gateway, or later
 504 | first_token_timeout | no first token in time | `timeouts.first_token`; is the prompt huge?
 504 | idle_timeout | the stream stood still for `timeouts.idle` | the engine hangs: its log
-504 | total_timeout | not finished within `timeouts.total` | raise it, or ask for less
+504 | total_timeout | not finished within `timeouts.total` or `x-kilocard-timeout` | raise it, or ask for less
 504 | upstream_timeout | anything else that a replica was too slow for | the engine's log
 """)
 

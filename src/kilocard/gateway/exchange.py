@@ -71,7 +71,8 @@ class Exchange:
         self.request_id = b"kc-%b-%x" % (plane.id_prefix, number)
         self.meters = meters
         self.arrived = self.last_at = self.written_at = now
-        self.deadline = now + plane.timeouts.total
+        total, asked = plane.timeouts.total, inbound.head.timeout
+        self.deadline = now + (total if asked is None or asked > total else asked)
         self.phase = HELD
         self.send: Send | None = None
         self.target: Target | None = None
@@ -367,7 +368,7 @@ class Exchange:
             if self.phase == RESERVING:
                 self.refuse(UpstreamTimeout("The limits' store gave no answer in time.", code="total_timeout"))
             elif self.phase != HELD:  # the dispatcher watches what it holds
-                self._time_out(Fault.TOTAL, f"not finished within {timeouts.total:g} s")
+                self._time_out(Fault.TOTAL, f"not finished within {self.deadline - self.arrived:g} s")
         elif self.phase == WAITING:
             limit = self.inbound.first_token_limit(timeouts)
             if now - self.sent_at > limit:

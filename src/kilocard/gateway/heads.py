@@ -6,13 +6,15 @@ as the very bytes that came.
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import NamedTuple
 
 from kilocard.core.errors import ClientError
 
 #: what to do with a field; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11) for each line
-_KEEP, _DROP, _LENGTH, _REQUEST_ID, _EXPECT, _TYPE, _CONNECTION, _ENCODING, _CHUNKED, _BEARER, _API_KEY = range(11)
+_KEEP, _DROP, _LENGTH, _REQUEST_ID, _EXPECT, _TYPE, _CONNECTION, _ENCODING, _CHUNKED = range(9)
+_BEARER, _API_KEY, _TIMEOUT = range(9, 12)
 
 #: RFC 9110 §7.6.1: fields of one connection, whichever way they go
 _HOP = {
@@ -42,6 +44,7 @@ _REQUEST = _HOP | {
     "x-forwarded-for": _DROP,
     "x-forwarded-host": _DROP,
     "x-forwarded-proto": _DROP,
+    "x-kilocard-timeout": _TIMEOUT,
     "x-real-ip": _DROP,
     "x-request-id": _REQUEST_ID,
 }
@@ -91,6 +94,8 @@ class RequestHead(NamedTuple):
     api_key: bytes | None = None
     #: the lines of these two: they go on only where the gateway asks for no keys itself, so that they are the engines'
     credentials: bytes = b""
+    #: x-kilocard-timeout: seconds that the client gives the whole request
+    timeout: float | None = None
 
 
 def read_request_head(raw: bytes) -> RequestHead:
@@ -99,7 +104,7 @@ def read_request_head(raw: bytes) -> RequestHead:
     if raw.count(b"\n") != len(lines) - 1:  # llhttp refuses these too; the filter below depends on it
         raise ClientError("Not a valid HTTP/1.1 request: a line ends without CR.", code="invalid_http")
     keep = []
-    request_id = length = named = authorization = api_key = None
+    request_id = length = named = authorization = api_key = timeout = None
     kind = credentials = b""
     chunked = expects = False
     do_of = _REQUEST_DO.get
@@ -131,12 +136,26 @@ def read_request_head(raw: bytes) -> RequestHead:
         elif do == _API_KEY:
             api_key = line[len(name) + 1 :].strip()
             credentials += line + b"\r\n"
+        elif do == _TIMEOUT:
+            timeout = _seconds(line[len(name) + 1 :].strip())
     if named:
         keep = _without(keep, named)
         credentials = b"".join(line + b"\r\n" for line in _without(credentials.split(b"\r\n")[:-1], named))
     keep.append(b"")
     block = b"\r\n".join(keep)
-    return RequestHead(block, request_id, kind, length, chunked, expects, authorization, api_key, credentials)
+    return RequestHead(block, request_id, kind, length, chunked, expects, authorization, api_key, credentials, timeout)
+
+
+_SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+
+def _seconds(value: bytes) -> float:
+    if not _SECONDS.fullmatch(value) or not float(value):
+        raise ClientError(
+            "x-kilocard-timeout is a number of seconds above 0, as in 'x-kilocard-timeout: 2.5'.",
+            code="invalid_timeout",
+        )
+    return float(value)
 
 
 class ResponseHead(NamedTuple):

@@ -14,7 +14,7 @@ from kilocard.gateway.heads import around_length, read_request_head, read_respon
 NEVER_TO_A_REPLICA = [
     "connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
     "trailer", "transfer-encoding", "upgrade", "accept-encoding", "expect", "forwarded", "host", "x-forwarded-for",
-    "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id",
+    "x-forwarded-host", "x-forwarded-proto", "x-kilocard-timeout", "x-real-ip", "x-request-id",
     "authorization", "x-api-key",  # these two in `credentials`
 ]  # fmt: skip
 NEVER_TO_A_CLIENT = [
@@ -98,6 +98,22 @@ def test_what_is_read_of_a_request(spelling: int) -> None:
     nothing = read_request_head(request())
     assert nothing[:6] == (b"", None, b"", None, False, False)
     assert (nothing.authorization, nothing.api_key, nothing.credentials) == (None, None, b"")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [(b"2.5", 2.5), (b" 30 ", 30.0), (b"0.001", 0.001), (b"0", None), (b"0.0", None), (b"-1", None), (b"inf", None),
+     (b"1e3", None), (b"", None), (b"9" * 400, None), (b"5, 6", None)],
+)  # fmt: skip
+def test_a_clients_deadline(value: bytes, seconds: float | None) -> None:
+    head = request(b"X-Kilocard-Timeout: " + value)
+    if seconds is None:
+        with pytest.raises(ClientError, match="number of seconds") as refusal:
+            read_request_head(head)
+        assert refusal.value.code == "invalid_timeout"
+    else:
+        assert read_request_head(head).timeout == seconds
+    assert read_request_head(request(b"accept: */*")).timeout is None
 
 
 @pytest.mark.parametrize("spelling", [0, 0b1, 0b10000001, 2**20 - 1])
