@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,29 +11,31 @@ from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import gateway_of, listening_on, read_cluster, warnings
+from kilocard.cli.wiring import gateway_of, listening_on, read_cluster, supervisor_of, warnings
 from kilocard.core.errors import UsageError
+
+#: more than that is a typing mistake
+MOST_WORKERS = 256
 
 
 def gateway(
     cluster: Annotated[Path, typer.Argument(help="The cluster file.", show_default=False)],
     port: Annotated[int | None, typer.Option(help="Listen here instead of gateway.listen's port.")] = None,
     admin_port: Annotated[int | None, typer.Option(help="Instead of gateway.admin's port.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that share the port. Only 1 for now.")] = 1,
+    workers: Annotated[str, typer.Option(help="Processes that share the port, or `auto`: one for each CPU.")] = "1",
 ) -> None:
     """Run the gateway over replicas that exist already (pools with `endpoints` or `dns`).
 
     SIGTERM drains: /readyz fails, running requests finish within gateway.drain, then the process ends.
     """
-    if workers != 1:
-        raise UsageError("--workers: several workers are not supported yet; run one gateway per core behind a balancer")
+    count = how_many(workers)
     spec = listening_on(read_cluster(cluster), port, admin_port)
     for warning in warnings(spec):
         notes.print(f"[yellow]{escape(warning)}[/]")
     started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.endpoints and not pool.dns]
 
     async def main(stopping: running.Stopping) -> None:
-        one = gateway_of(spec)
+        one = gateway_of(spec) if count == 1 else supervisor_of(spec, count)
         await one.start()
         notes.print(f"gateway http://{_show(spec.gateway.listen, one.port)}/v1")
         notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")
@@ -44,6 +47,15 @@ def gateway(
         await one.stop()
 
     running.run(main)
+
+
+def how_many(workers: str) -> int:
+    """`--workers`. Raises UsageError."""
+    if workers == "auto":
+        return len(os.sched_getaffinity(0))
+    if not workers.isdecimal() or not 1 <= int(workers) <= MOST_WORKERS:
+        raise UsageError(f"--workers {workers}: a number from 1 to {MOST_WORKERS}, or auto")
+    return int(workers)
 
 
 def _show(address: str, port: int) -> str:

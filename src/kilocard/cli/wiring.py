@@ -16,6 +16,7 @@ from kilocard.cli.records import Records
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
 from kilocard.gateway.key_meters import KeyMeters
+from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
 from kilocard.scrape.discovery.configured import configured
 from kilocard.spec.load import load
@@ -31,6 +32,7 @@ from kilocard.tenancy.access import Access
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.limits import has_budgets
 from kilocard.tenancy.openness import exposures, refuse_open
+from kilocard.workers.supervisor import Supervisor
 
 
 def read_cluster(path: Path) -> ClusterSpec:
@@ -79,10 +81,13 @@ def store_path(spec: ClusterSpec) -> Path:
     return Path(spec.gateway.store) if spec.gateway.store else cache_dir() / "kilocard.db"
 
 
-def gateway_of(spec: ClusterSpec, describe: Callable[[], dict[str, dict[str, Any]]] = dict) -> Gateway:
+def gateway_of(
+    spec: ClusterSpec, describe: Callable[[], dict[str, dict[str, Any]]] = dict, seat: Seat | None = None
+) -> Gateway:
     """A gateway with all that its cluster file asks for, not started. Raises UsageError where an extra is missing."""
     book = Book()
-    gateway = Gateway(spec, sources=configured(spec), describe=describe, limit_store=book)
+    sources = configured(spec) if seat is None else []
+    gateway = Gateway(spec, sources=sources, describe=describe, limit_store=book, seat=seat)
     gateway.parts.append(key_ring(spec, gateway))
     gateway.parts.append(budgets(spec, gateway, book))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
@@ -120,6 +125,12 @@ def _issuer(oidc: OidcSpec) -> Tokens:
     except ImportError as error:
         raise UsageError(f"gateway.oidc needs the extra oidc: pip install 'kilocard[oidc]' ({error})") from error
     return Issuer(oidc, wall_clock)
+
+
+def supervisor_of(spec: ClusterSpec, workers: int) -> Supervisor:
+    """Several gateways on one port, over replicas that exist."""
+    command = (sys.executable, "-m", "kilocard.cli.worker")
+    return Supervisor(spec, workers=workers, command=command, sources=configured(spec))
 
 
 class LocalCluster:

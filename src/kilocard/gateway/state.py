@@ -30,7 +30,7 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
         seen.add(replica)
     for replica, row in describe.items():
         if replica not in seen:
-            replicas.append(_UNKNOWN | row | {"id": replica})
+            replicas.append(UNKNOWN | row | {"id": replica})
     return {
         "gateway": {
             "version": __version__,
@@ -51,7 +51,8 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
     }
 
 
-_UNKNOWN: dict[str, Any] = {
+#: of a replica that only a backend knows
+UNKNOWN: dict[str, Any] = {
     "url": None,
     "running": None,
     "waiting": None,

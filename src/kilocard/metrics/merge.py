@@ -17,7 +17,7 @@ class Series(NamedTuple):
     """One series: label values, and [value] or, for a histogram, [sum, count of each bucket …]."""
 
     labels: tuple[str, ...]
-    numbers: list[float]
+    numbers: list[int | float]
 
 
 #: the series of each family, by its name

@@ -1,0 +1,211 @@
+"""The supervisor of several workers on one port. It has no data plane: it starts workers and tells them what they need.
+
+discovery ─▶ door ─▶ ┐                       ┌─▶ worker 0 ─┐
+poller (each page    ├─ supervisor ── line ──┼─▶ worker 1  ├─ SO_REUSEPORT ◀── clients
+once, whatever N) ─▶ ┘      │                └─▶ worker N ─┘
+                         admin: one /metrics, /state, /readyz
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kilocard.core.errors import BackendError
+from kilocard.gateway.admin import Admin
+from kilocard.gateway.admission import Admission
+from kilocard.net.server import Server
+from kilocard.scrape.discovery.source import Discovery
+from kilocard.spec.dump import dump
+from kilocard.spec.model import ClusterSpec
+from kilocard.spec.units import address
+from kilocard.workers import messages as words
+from kilocard.workers.hand import KEEP_SOCKETS, START_TIMEOUT, Hand
+from kilocard.workers.listening import listen
+from kilocard.workers.pages import Pages
+from kilocard.workers.roster import Roster
+
+#: after gateway.drain: workers have this long to say goodbye
+LAST_WORDS = 5.0
+
+log = logging.getLogger("kilocard.workers")
+
+
+class Supervisor:
+    """`command` starts a worker; the number of its end of the line is added as the last argument.
+
+    `sources` and `describe` as for Gateway.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        *,
+        workers: int,
+        command: Sequence[str],
+        sources: Sequence[Discovery] = (),
+        describe: Callable[[], dict[str, dict[str, Any]]] = dict,
+    ) -> None:
+        self.spec = spec
+        self.port = 0
+        self.admin_port = 0
+        self.draining = False
+        self._sources = sources
+        self.hands = [Hand(slot, command, self) for slot in range(workers)]
+        self.roster = Roster(spec, self.hands)
+        self.apply = self.roster.apply
+        self._admission = Admission(spec, self.apply)
+        self.pages = Pages(self, describe)
+        self._admin = Server(Admin(self.pages), idle_timeout=30.0)
+        self._lives = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting = True
+
+    # -- life
+
+    async def start(self) -> None:
+        """Bind, start all workers and wait until each listens. Raises BackendError; nothing is left running then."""
+        host, port = address(self.spec.gateway.listen, lowest_port=0)
+        groups = listen(host, port, len(self.hands))
+        for hand, sockets in zip(self.hands, groups, strict=True):
+            hand.take(sockets)
+        self.port = groups[0][0].getsockname()[1]
+        try:
+            admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)
+            self.admin_port = await self._admin.start(admin_host, admin_port)
+            await asyncio.gather(*[self._start(hand) for hand in self.hands])
+            await self._all_listen()
+        except BaseException:
+            await self._end()
+            raise
+        self._starting = False
+        self.roster.start()
+        self._admission.start()
+        self._spawn(self._watch())
+        for source in self._sources:
+            source.start(self._admission.apply)
+
+    async def _all_listen(self) -> None:
+        listening = [asyncio.ensure_future(hand.listening.wait()) for hand in self.hands]
+        gone = [asyncio.ensure_future(hand.gone.wait()) for hand in self.hands]
+        try:
+            pending = set(listening)
+            end = time.monotonic() + START_TIMEOUT
+            while pending and not any(wait.done() for wait in gone) and time.monotonic() < end:
+                await asyncio.wait({*pending, *gone}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                pending = {wait for wait in pending if not wait.done()}
+            if pending:
+                raise BackendError(
+                    f"{len(pending)} of {len(self.hands)} workers did not start: see their lines above. "
+                    "Try --workers 1 to find out whether it is the cluster file.",
+                    code="worker_failed",
+                )
+        finally:
+            for wait in (*listening, *gone):
+                wait.cancel()
+
+    async def _start(self, hand: Hand) -> None:
+        self._lives += 1
+        await hand.start(self._lives)
+
+    async def stop(self) -> None:
+        """As one gateway stops: readiness fails, workers drain, what is left then is cut."""
+        self.draining = True
+        gateway = self.spec.gateway
+        for hand in self.hands:
+            hand.drain()
+        if gateway.shutdown_delay:
+            await asyncio.sleep(gateway.shutdown_delay)
+        for hand in self.hands:
+            hand.close_sockets()
+        waits = [asyncio.ensure_future(hand.gone.wait()) for hand in self.hands if hand.pid is not None]
+        if waits:
+            await asyncio.wait(waits, timeout=gateway.drain + LAST_WORDS)
+        await self._end()
+
+    async def _end(self) -> None:
+        self.draining = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for hand in self.hands:
+            hand.kill()
+            hand.close_sockets()
+        for source in self._sources:
+            await source.close()
+        await self._admission.close()
+        await self.roster.close()
+        await asyncio.gather(*[hand.gone.wait() for hand in self.hands if hand.pid is not None])
+        await self._admin.close(grace=1.0)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            now = time.monotonic()
+            for hand in self.hands:
+                hand.check(now)
+
+    # -- workers (Boss)
+
+    def welcome(self, hand: Hand) -> list[words.Message]:
+        sockets = [sock.fileno() for sock in hand.sockets]
+        return [
+            words.Welcome(hand.slot, dump(self._listening_on()), sockets, len(self.hands)),
+            *self.roster.welcome(hand),
+        ]
+
+    def _listening_on(self) -> ClusterSpec:
+        """The cluster with the ports that were got where it asks for any."""
+        gateway = self.spec.gateway
+        listen = f"{gateway.listen.rpartition(':')[0]}:{self.port}"
+        admin = f"{gateway.admin.rpartition(':')[0]}:{self.admin_port}"
+        return replace(self.spec, gateway=replace(gateway, listen=listen, admin=admin))
+
+    def reported(self, hand: Hand, report: words.Report) -> None:
+        self.roster.reported(hand, report)
+
+    def ejected(self, hand: Hand, news: words.Ejected) -> None:
+        for other in self.hands:
+            if other is not hand:
+                other.say(news)
+
+    def drained(self, hand: Hand, replica: str) -> None:
+        self.roster.drained(hand, replica)
+
+    def cut(self, hand: Hand) -> None:
+        self.roster.left(hand)
+        self.pages.cut(hand)
+
+    def died(self, hand: Hand, cause: str, lived: float) -> None:
+        if self.draining or self._starting:
+            return
+        self.pages.died(cause)
+        pause = hand.restarts.died(lived)
+        if hand.restarts.looping:
+            log.error(
+                "worker %d has died %d times in a row; the next start is in %g s, the other workers serve on",
+                hand.slot, hand.restarts.in_a_row, pause,
+            )  # fmt: skip
+        if pause > KEEP_SOCKETS:
+            hand.close_sockets()
+        self._spawn(self._restart(hand, pause))
+
+    async def _restart(self, hand: Hand, pause: float) -> None:
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._start(hand)
+            except OSError as error:
+                pause = hand.restarts.died(0.0)
+                log.error("worker %d can't be started: %s; again in %g s", hand.slot, error, pause)
+            else:
+                return
