@@ -20,7 +20,7 @@ from kilocard.workers.restart import Restarts
 
 #: seconds: from the start of a process until it listens; without a word from one that listens
 START_TIMEOUT = 60.0
-HUNG_AFTER = 15.0
+HUNG_AFTER = 10.0
 #: seconds that a process may live on when its line is cut
 GOODBYE = 5.0
 #: a slot that stays empty longer than this has no socket: connections would wait in it for nobody

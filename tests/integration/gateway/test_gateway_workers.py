@@ -1,0 +1,256 @@
+"""Several workers on one port, as real processes: they share loads, and one that dies takes only its own with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+from stub_engine import answer, hang, run
+from worker_processes import alive, port_is_free, workers_over
+
+from kilocard.core.errors import UpstreamError
+
+
+def test_two_workers_answer_on_one_port_and_count_as_one_gateway(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, answer, answer) as workers:
+            answers = await asyncio.gather(*[workers.chat() for _ in range(40)])
+            assert {each.status for each in answers} == {200}
+            # each process makes its own ids: both have served
+            assert len({each.headers["x-request-id"].split("-")[1] for each in answers}) == 2
+            assert await workers.metric("kilocard_requests_total") == 40
+            assert await workers.metric("kilocard_workers") == 2
+            assert (await workers.get("/readyz")).status == 200
+
+            async def at_rest() -> bool:
+                state = await workers.state()
+                return all(row["in_flight"] == 0 for row in [state["gateway"], *state["replicas"]])
+
+            await workers.until(at_rest)
+
+    run(body())
+
+
+def test_32_slow_requests_at_once_over_4_replicas_from_4_workers(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, *[hang] * 4, count=4) as workers:
+            asking = [asyncio.ensure_future(workers.chat()) for _ in range(32)]
+
+            async def all_there() -> bool:
+                return sum(workers.running) == 32
+
+            await workers.until(all_there)
+            # the kernel deals connections out by chance, so each worker has had a part that is not divisible by 4
+            assert max(workers.running) - min(workers.running) <= 4, workers.running
+            state = await workers.state()
+            assert sorted(row["in_flight"] for row in state["replicas"]) == sorted(workers.running)
+            assert sum(row["in_flight"] for row in state["gateway"]["workers"]) == 32
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    run(body())
+
+
+def test_max_in_flight_holds_for_all_workers_together(tmp_path: Path) -> None:
+    async def body() -> None:
+        most = [0, 0]
+
+        async with workers_over(tmp_path, answer, answer, count=3, pool={"max_in_flight": 4}) as workers:
+
+            def script(engine: int):  # type: ignore[no-untyped-def]  # a Script
+                async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
+                    most[engine] = max(most[engine], workers.running[engine])
+                    await asyncio.sleep(0.05)
+                    await answer(asked, wire)
+                    asked.gone.set()
+
+                return slow
+
+            for number, engine in enumerate(workers.engines):
+                engine.script = script(number)
+            answers = await asyncio.gather(*[workers.chat() for _ in range(80)])
+            assert {each.status for each in answers} == {200}
+            assert most == [4, 4]
+
+    run(body())
+
+
+def test_a_killed_worker_takes_its_own_requests_with_it_and_is_replaced(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, hang, hang) as workers:
+            asking = [asyncio.ensure_future(workers.chat()) for _ in range(16)]
+
+            async def all_there() -> bool:
+                return sum(workers.running) == 16 and all(row["in_flight"] for row in await workers.workers())
+
+            await workers.until(all_there)
+            victim, other = await workers.workers()
+            os.kill(victim["pid"], signal.SIGKILL)
+            rows = await workers.restarted(0)
+            assert rows[0]["pid"] != victim["pid"]
+            assert rows[1]["pid"] == other["pid"]
+            assert (rows[0]["restarts"], rows[0]["in_flight"]) == (1, 0)
+            assert rows[1]["in_flight"] == other["in_flight"]
+            assert await workers.metric("kilocard_worker_exits_total") == 1
+
+            async def engines_know() -> bool:
+                return sum(workers.running) == other["in_flight"]
+
+            await workers.until(engines_know)
+            cut = [each for each in asking if each.done()]
+            assert len(cut) == victim["in_flight"]
+            assert all(isinstance(each.exception(), UpstreamError) for each in cut)
+            for engine in workers.engines:
+                engine.script = answer
+            assert {each.status for each in await asyncio.gather(*[workers.chat() for _ in range(20)])} == {200}
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    run(body())
+
+
+def test_no_counter_falls_and_nobody_is_refused_when_a_worker_is_killed(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, answer) as workers:
+            await asyncio.gather(*[workers.chat() for _ in range(30)])
+            assert await workers.metric("kilocard_requests_total") == 30
+            os.kill((await workers.workers())[0]["pid"], signal.SIGKILL)
+            # connections that are dealt to the dead one's socket wait there for the next worker
+            answers = await asyncio.gather(*[workers.chat() for _ in range(30)])
+            assert {each.status for each in answers} == {200}
+            await workers.restarted(0)
+            assert await workers.metric("kilocard_requests_total") == 60
+
+    run(body())
+
+
+def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with asyncio.timeout(60), workers_over(tmp_path, answer) as workers:
+            victim = (await workers.workers())[1]["pid"]
+            os.kill(victim, signal.SIGSTOP)
+            await workers.restarted(1)
+            assert not alive(victim)
+            assert 'kilocard_worker_exits_total{cause="hung"} 1' in (await workers.get("/metrics")).body.decode()
+
+    run_longer(body())
+
+
+def run_longer(body) -> None:  # type: ignore[no-untyped-def]  # any coroutine
+    import uvloop
+
+    uvloop.run(body)
+
+
+def test_a_killed_supervisor_leaves_no_process_and_running_requests_finish(tmp_path: Path) -> None:
+    async def body() -> None:
+        done = asyncio.Event()
+
+        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
+            await done.wait()
+            await answer(asked, wire)
+
+        async with workers_over(tmp_path, slow) as workers:
+            asking = asyncio.ensure_future(workers.chat())
+
+            async def there() -> bool:
+                return sum(workers.running) == 1
+
+            await workers.until(there)
+            pids = [row["pid"] for row in await workers.workers()]
+            workers.process.kill()
+            await workers.process.wait()
+
+            async def closed() -> bool:
+                return port_is_free(workers.port)
+
+            await workers.until(closed)
+            done.set()
+            assert (await asking).status == 200
+
+            async def gone() -> bool:
+                return not any(alive(pid) for pid in pids)
+
+            await workers.until(gone)
+
+    run(body())
+
+
+def test_sigterm_drains_all_workers(tmp_path: Path) -> None:
+    async def body() -> None:
+        done = asyncio.Event()
+
+        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
+            await done.wait()
+            await answer(asked, wire)
+
+        async with workers_over(tmp_path, slow) as workers:
+            asking = [asyncio.ensure_future(workers.chat()) for _ in range(6)]
+
+            async def there() -> bool:
+                return sum(workers.running) == 6
+
+            await workers.until(there)
+            workers.process.send_signal(signal.SIGTERM)
+
+            async def not_ready() -> bool:
+                return (await workers.get("/readyz")).status == 503
+
+            await workers.until(not_ready)
+
+            async def closed() -> bool:
+                return port_is_free(workers.port)
+
+            await workers.until(closed)
+            done.set()
+            assert {each.status for each in await asyncio.gather(*asking)} == {200}
+            assert await asyncio.wait_for(workers.process.wait(), 5) == 0
+
+    run(body())
+
+
+def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, hang) as workers:
+            asking = asyncio.ensure_future(workers.chat())
+
+            async def there() -> bool:
+                return sum(workers.running) == 1
+
+            await workers.until(there)
+            pids = [row["pid"] for row in await workers.workers()]
+            workers.process.send_signal(signal.SIGINT)
+            await asyncio.sleep(0.3)
+            workers.process.send_signal(signal.SIGINT)
+            assert await asyncio.wait_for(workers.process.wait(), 3) == 130
+
+            async def gone() -> bool:
+                return not any(alive(pid) for pid in pids)
+
+            await workers.until(gone, 2)
+            with contextlib.suppress(UpstreamError):
+                await asking
+
+    run(body())
+
+
+def test_a_second_gateway_on_the_port_is_refused(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, answer) as workers:
+            for count in ("1", "2"):
+                process = await asyncio.create_subprocess_exec(
+                    *[sys.executable, "-m", "kilocard", "gateway", str(tmp_path / "cluster.yaml"), "--workers", count],
+                    *["--port", str(workers.port), "--admin-port", "0"],
+                    stderr=asyncio.subprocess.PIPE,
+                )
+                _, said = await asyncio.wait_for(process.communicate(), 10)
+                assert process.returncode == 1
+                assert f"can't listen on 127.0.0.1:{workers.port}" in said.decode()
+
+    run(body())
