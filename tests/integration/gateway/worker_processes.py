@@ -66,14 +66,14 @@ class Workers:
         page = (await self.get("/metrics")).body.decode()
         return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if re.match(rf"{name}(\{{| )", line))
 
-    async def chat(self, timeout: float = 15, **headers: str) -> Response:
+    async def chat(self, **headers: str) -> Response:
         """On a connection of its own: the kernel gives it to one worker or another."""
         return await fetch(
             f"http://127.0.0.1:{self.port}/v1/chat/completions",
             method="POST",
             headers=[("content-type", "application/json"), *headers.items()],
             body=json.dumps(BODY).encode(),
-            timeout=timeout,
+            timeout=15,
         )
 
     async def until(self, what: Any, seconds: float = 10.0) -> Any:
@@ -109,9 +109,13 @@ def alive(pid: int) -> bool:
 
 @contextlib.asynccontextmanager
 async def workers_over(
-    tmp_path: Path, *scripts: Script, count: int = 2, gateway: dict[str, Any] | None = None, pool: dict[str, Any] | None = None,
+    tmp_path: Path,
+    *scripts: Script,
+    count: int = 2,
+    gateway: dict[str, Any] | None = None,
+    pool: dict[str, Any] | None = None,
     **cluster: Any,
-) -> AsyncIterator[Workers]:  # fmt: skip
+) -> AsyncIterator[Workers]:
     engines = [StubEngine(script) for script in scripts]
     for engine in engines:
         await engine.start()
