@@ -92,6 +92,7 @@ invalid_cluster_file | the cluster file has errors; all of them are listed with 
 usage_error | the command line makes no sense | `--help`
 bad_url | not an http:// URL | write `http://host:port`
 address_in_use | can't listen there | another gateway runs? `--port`, `--admin-port`
+worker_failed | a worker of `--workers` ended before it served | its lines on standard error; `--workers 1`
 backend_error | a process, port or file on this machine | read the message
 gpu_shortage | fewer GPUs than the replicas need; the message says who holds which | fewer replicas
 engine_error | an engine can't be started like that | read the message
