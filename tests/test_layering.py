@@ -46,7 +46,9 @@ HOUSE = {
     # where tenancy's keys, counts and records are kept: SQLite, files, Redis, PostgreSQL, key sets of issuers
     "stores": room(3, "core spec tenancy net", "msgspec redis psycopg jwt"),
     "sim": room(4, "core spec engines perf routing dispatch", pure=True),
-    "gateway": room(4, "core spec wire metrics engines dispatch scrape net tenancy", "uvloop httptools msgspec"),
+    "gateway": room(
+        4, "core spec wire metrics engines dispatch scrape net tenancy", "uvloop httptools msgspec opentelemetry"
+    ),
     "backends": room(4, "core spec engines net", "xllamacpp"),
     "emulator": room(5, "core wire perf sim metrics net", "msgspec"),
     # several gateway processes on one port: supervisor, link between the processes

@@ -13,6 +13,7 @@ from typing import Any
 from kilocard.backends import models
 from kilocard.backends.local import LocalBackend
 from kilocard.cli.records import Records
+from kilocard.cli.traces import tracing
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
 from kilocard.gateway.key_meters import KeyMeters
@@ -91,6 +92,8 @@ def gateway_of(
     gateway.parts.append(key_ring(spec, gateway))
     gateway.parts.append(budgets(spec, gateway, book))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
+    if spec.gateway.tracing is not None:
+        gateway.parts.append(tracing(spec.gateway.tracing, gateway))
     return gateway
 
 

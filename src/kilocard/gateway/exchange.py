@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kilocard.gateway.request import Inbound
     from kilocard.gateway.target import Target
     from kilocard.gateway.telemetry import ModelMeters
+    from kilocard.gateway.trail import Trail
     from kilocard.gateway.upstream import UpstreamConnection
     from kilocard.tenancy.limits import Grant
 
@@ -57,7 +58,7 @@ class Exchange:
         "_chunked", "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_head_sent",
         "_last_fault", "_length", "_pace", "_pass_on", "_task", "_upstream", "arrived", "client", "code", "content_at",
         "deadline", "events", "grant", "held_seconds", "id", "inbound", "last_at", "meters", "paused", "phase", "plane",
-        "relay", "request_id", "send", "sent_at", "status", "target", "usage", "used", "written_at",
+        "relay", "request_id", "send", "sent_at", "status", "target", "trail", "usage", "used", "written_at",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +76,7 @@ class Exchange:
         self.deadline = now + (total if asked is None or asked > total else asked)
         self.phase = HELD
         self.send: Send | None = None
+        self.trail: Trail | None = None
         self.target: Target | None = None
         self.sent_at = 0.0
         self.held_seconds = 0.0

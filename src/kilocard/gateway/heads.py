@@ -14,7 +14,7 @@ from kilocard.core.errors import ClientError
 
 #: what to do with a field; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11) for each line
 _KEEP, _DROP, _LENGTH, _REQUEST_ID, _EXPECT, _TYPE, _CONNECTION, _ENCODING, _CHUNKED = range(9)
-_BEARER, _API_KEY, _TIMEOUT = range(9, 12)
+_BEARER, _API_KEY, _TIMEOUT, _TRACE, _RECEIPT = range(9, 14)
 
 #: RFC 9110 §7.6.1: fields of one connection, whichever way they go
 _HOP = {
@@ -39,11 +39,13 @@ _REQUEST = _HOP | {
     "expect": _EXPECT,
     "forwarded": _DROP,
     "host": _DROP,
+    "traceparent": _TRACE,
     "user-agent": _KEEP,
     "x-api-key": _API_KEY,
     "x-forwarded-for": _DROP,
     "x-forwarded-host": _DROP,
     "x-forwarded-proto": _DROP,
+    "x-kilocard-receipt": _RECEIPT,
     "x-kilocard-timeout": _TIMEOUT,
     "x-real-ip": _DROP,
     "x-request-id": _REQUEST_ID,
@@ -96,6 +98,10 @@ class RequestHead(NamedTuple):
     credentials: bytes = b""
     #: x-kilocard-timeout: seconds that the client gives the whole request
     timeout: float | None = None
+    #: the value, which is among `forward` too; empty where several came, since that is no value
+    traceparent: bytes | None = None
+    #: the client wants to know how its request was routed
+    receipt: bool = False
 
 
 def read_request_head(raw: bytes) -> RequestHead:
@@ -104,9 +110,9 @@ def read_request_head(raw: bytes) -> RequestHead:
     if raw.count(b"\n") != len(lines) - 1:  # llhttp refuses these too; the filter below depends on it
         raise ClientError("Not a valid HTTP/1.1 request: a line ends without CR.", code="invalid_http")
     keep = []
-    request_id = length = named = authorization = api_key = timeout = None
+    request_id = length = named = authorization = api_key = timeout = trace = None
     kind = credentials = b""
-    chunked = expects = False
+    chunked = expects = receipt = False
     do_of = _REQUEST_DO.get
     for line in lines[1:]:
         name = line[: line.find(b":")]
@@ -138,12 +144,19 @@ def read_request_head(raw: bytes) -> RequestHead:
             credentials += line + b"\r\n"
         elif do == _TIMEOUT:
             timeout = _seconds(line[len(name) + 1 :].strip())
+        elif do == _TRACE:
+            trace = line[len(name) + 1 :].strip() if trace is None else b""
+            keep.append(line)
+        elif do == _RECEIPT:
+            receipt = line[len(name) + 1 :].strip() == b"1"
     if named:
         keep = _without(keep, named)
         credentials = b"".join(line + b"\r\n" for line in _without(credentials.split(b"\r\n")[:-1], named))
     keep.append(b"")
     block = b"\r\n".join(keep)
-    return RequestHead(block, request_id, kind, length, chunked, expects, authorization, api_key, credentials, timeout)
+    return RequestHead(
+        block, request_id, kind, length, chunked, expects, authorization, api_key, credentials, timeout, trace, receipt
+    )
 
 
 _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")

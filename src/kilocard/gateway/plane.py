@@ -8,25 +8,27 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kilocard.core.errors import CapacityError, ClientError, KilocardError, UpstreamError
+from kilocard.core.errors import CapacityError, ClientError, KilocardError
 from kilocard.core.load import LoadSample
 from kilocard.core.replica import Change, Endpoint, Found, Leaving
 from kilocard.dispatch.dispatcher import Dispatcher
-from kilocard.dispatch.events import Arrived, Event, Probed, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
+from kilocard.dispatch.events import Arrived, Event, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
 from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
 from kilocard.engines.registry import engine as engine_named
+from kilocard.gateway import trail
 from kilocard.gateway.descriptors import most_clients
 from kilocard.gateway.exchange import HELD, Exchange
 from kilocard.gateway.limiting import Limiting
 from kilocard.gateway.local_answer import LocalAnswer, turned_away
 from kilocard.gateway.local_pages import answer_locally
+from kilocard.gateway.probes import Probes
+from kilocard.gateway.replica_names import ReplicaNames
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
 from kilocard.gateway.seat import Scraping
 from kilocard.gateway.target import Target
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.gateway.used import used
-from kilocard.net.client import fetch
 from kilocard.scrape.status import ScrapeStatus
 from kilocard.spec.model import ClusterSpec
 from kilocard.tenancy.access import ANYBODY, Access, allow
@@ -36,10 +38,10 @@ from kilocard.wire.failure import error_body
 if TYPE_CHECKING:
     from kilocard.gateway.downstream import ClientConnection
     from kilocard.gateway.framing import Arrival
+    from kilocard.gateway.tracing import Tracing
 
 #: the dispatcher's and the time-outs' clock tick, in seconds
 TICK = 0.1
-PROBE_TIMEOUT = 5.0
 
 
 class Plane:
@@ -67,6 +69,8 @@ class Plane:
         #: the dispatcher's, or that of somebody who listens
         self.handle: Callable[[Event], Sequence[Instruction]] = dispatcher.handle
         self.limiting = Limiting(self, limit_store)
+        self.tracing: Tracing | None = None  # spans for a collector
+        self.names = ReplicaNames()  # what clients may call replicas
         self.draining = False
         #: bytes of request bodies in memory now
         self.buffered = 0
@@ -83,10 +87,9 @@ class Plane:
         #: who wants to know that a draining replica has no request left
         self.on_drained: Callable[[str], None] = lambda replica: None
         self.started_at = clock()
-        #: scrapes that gave nothing, by pool
-        self.scrape_failures: dict[str, int] = dict.fromkeys(spec.pools, 0)
+        self.scrape_failures: dict[str, int] = dict.fromkeys(spec.pools, 0)  # scrapes that gave nothing, by pool
         self._poller = poller
-        self._probes: set[asyncio.Task[None]] = set()
+        self._probes = Probes(self)
         self._numbers = itertools.count(1)
         self.id_prefix = secrets.token_hex(6).encode()
         self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
@@ -99,10 +102,10 @@ class Plane:
 
     async def close(self) -> None:
         """Cut everything that is left."""
-        tasks = [*self._probes, *([self._tick_task] if self._tick_task else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._probes.close()
+        if self._tick_task is not None:
+            self._tick_task.cancel()
+            await asyncio.gather(self._tick_task, return_exceptions=True)
         for exchange in list(self.exchanges.values()):
             exchange.shut_down()
         for connection in list(self.connections):
@@ -152,6 +155,7 @@ class Plane:
             engine = engine_named(pool.engine)
             self.targets[endpoint.replica] = Target.of(endpoint, engine, pool, self.spec.models, self.clock)
             self._poller.add(endpoint.replica, endpoint.url, engine.metrics_pages(pool))
+        self.names.found(endpoint)
         self.tell(ReplicaUp(now, endpoint.replica, endpoint.pool))
 
     def _lost(self, replica: str, now: float) -> None:
@@ -179,30 +183,24 @@ class Plane:
         for instruction in self.handle(event):
             if type(instruction) is Send:
                 exchange = self.exchanges[instruction.request]
+                if exchange.trail is not None:
+                    exchange.trail.sent(exchange, instruction, event)
                 exchange.dispatch(instruction, self.targets[instruction.replica], event.now)
             elif type(instruction) is Refuse:
                 refused = self.exchanges.get(instruction.request)
                 if refused is not None:
+                    if refused.trail is not None:
+                        refused.trail.refused(refused, instruction.error, event)
                     refused.refuse(instruction.error)
             elif type(instruction) is Probe:
-                task = asyncio.get_running_loop().create_task(self._probe(instruction.replica))
-                self._probes.add(task)
-                task.add_done_callback(self._probes.discard)
+                self._probes.begin(instruction.replica)
             elif type(instruction) is Drained:
                 self.on_drained(instruction.replica)
             else:
                 assert type(instruction) is Hold  # the exchange is in that state already
-
-    async def _probe(self, replica: str) -> None:
-        target = self.targets.get(replica)
-        ok = False
-        if target is not None:
-            try:
-                answer = await fetch(target.endpoint.url + target.readiness_path, timeout=PROBE_TIMEOUT)
-                ok = answer.status == 200
-            except UpstreamError:
-                ok = False
-        self.tell(Probed(self.clock(), replica, ok))
+                held = self.exchanges.get(instruction.request)
+                if held is not None and held.trail is not None:
+                    held.trail.held(held, instruction.reason, event)
 
     # -- clients
 
@@ -256,6 +254,8 @@ class Plane:
         client.current = exchange  # before it is dispatched: it may end at once
         if not client.request_id:
             client.request_id = exchange.request_id
+        if arrival.head.receipt or self.tracing is not None:
+            trail.begin(self, exchange)
         if tenant.limited:
             self.limiting.reserve(exchange, now)
         else:

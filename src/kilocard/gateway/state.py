@@ -23,6 +23,7 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
         replica = view["id"]
         target = plane.targets.get(replica)
         row = describe.get(replica, {}) | view | {"url": target.endpoint.url if target is not None else None}
+        row["name"] = plane.names.of(replica)
         scrape = plane.scrape_status(replica)
         if scrape is not None and scrape.error is not None:
             row["scrape_error"] = scrape.error

@@ -124,6 +124,7 @@ HELD_REQUESTS = Metric(
 RECORDED = Metric(
     "kilocard_recorded_events_total", "counter", "Events of the decision log: written, or lost.", ("result",)
 )
+TRACES = Metric("kilocard_traces_total", "counter", "Traced requests: sent to the collector, or dropped.", ("result",))
 WORKERS = Metric("kilocard_workers", "gauge", "Worker processes that serve now (with --workers).")
 WORKER_EXITS = Metric(
     "kilocard_worker_exits_total", "counter",
@@ -162,7 +163,7 @@ ALL: tuple[Metric, ...] = (
     LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
-    RECORDED,
+    RECORDED, TRACES,
     RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING,
     KEYS, KEY_SOURCE_UP, KEY_SOURCE_AGE, BUILD_INFO,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -50,6 +50,9 @@ class Policy(Protocol):
 
         The caller sends to the target or does not ask: a cursor may have moved.
         """
+
+    def lowest(self, count: int, exclude: Collection[str] = ()) -> list[tuple[float, str]]:
+        """(score, replica) of at most `count` that would be chosen next, best first. Changes nothing, draws nothing."""
 
     def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
         """An attempt there came to something."""

@@ -97,6 +97,23 @@ class LoadIndex:
             heappush(heap, entry)
         return found
 
+    def lowest(self, count: int) -> list[Entry]:
+        """At most `count` entries with the lowest scores, in order. Nothing changes, not even what is stale.
+
+        A walk from the top of the heap: an entry's children are never before it.
+        """
+        heap, live = self._heap, self._live
+        found: list[Entry] = []
+        edge = [(heap[0], 0)] if heap else []
+        while edge and len(found) < count:
+            entry, place = heappop(edge)
+            if live.get(entry[2]) is entry:
+                found.append(entry)
+            for child in (2 * place + 1, 2 * place + 2):
+                if child < len(heap):
+                    heappush(edge, (heap[child], child))
+        return found
+
     def _rebuild(self) -> None:
         self._heap = list(self._live.values())
         heapify(self._heap)

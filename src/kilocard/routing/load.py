@@ -144,6 +144,10 @@ class ReplicaLoad:
         else:
             self.waiting = 0.0
 
+    def waiting_before(self) -> float:
+        """`waiting` without the newest request: as it was before `begin`. For explanations."""
+        return max(0.0, min(self.in_flight - 1 + self._offset, self.pending - 1 + self._slack))
+
     def first_content(self, prompt_tokens: int) -> None:
         """A pending request has its first byte: it is prefilled and runs."""
         pending = self.pending = self.pending - 1

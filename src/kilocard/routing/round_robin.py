@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Collection, Container
+from itertools import islice
 from random import Random
 
 from kilocard.core.decision import Decision
@@ -45,6 +46,11 @@ class RoundRobin:
                 self._line.move_to_end(replica)
                 return Decision(replica, self.reason, 0.0)
         return None
+
+    def lowest(self, count: int, exclude: Collection[str] = ()) -> list[tuple[float, str]]:
+        """The score is the turns that come before."""
+        line = (replica for replica in self._line if replica not in exclude)
+        return [(float(turns), replica) for turns, replica in enumerate(islice(line, count))]
 
     def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
         """Nothing is learned."""

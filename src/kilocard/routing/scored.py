@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from random import Random
 
 from kilocard.core.decision import Decision
@@ -61,6 +61,14 @@ class ScoredPolicy:
         if best is None:
             return None
         return _new(Decision, (best[2], self.reason, best[0]))
+
+    def lowest(self, count: int, exclude: Collection[str] = ()) -> list[tuple[float, str]]:
+        changed = self._changed
+        scores = [(self.score(replica), id) for id, replica in changed.items() if id in self._index]
+        for score, _, id in self._index.lowest(count + len(changed) + len(exclude)):
+            if id not in changed:
+                scores.append((score, id))
+        return sorted(item for item in scores if item[1] not in exclude)[:count]
 
     def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
         """Most scores need only the load."""

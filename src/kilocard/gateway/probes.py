@@ -1,0 +1,46 @@
+"""Does an ejected replica serve again? Asked when the dispatcher wants to know."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kilocard.core.errors import UpstreamError
+from kilocard.dispatch.events import Probed
+from kilocard.net.client import fetch
+
+if TYPE_CHECKING:
+    from kilocard.gateway.plane import Plane
+
+#: seconds for an answer
+TIMEOUT = 5.0
+
+
+class Probes:
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, replica: str) -> None:
+        """The plane is told Probed, later."""
+        task = asyncio.get_running_loop().create_task(self._probe(replica))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _probe(self, replica: str) -> None:
+        plane = self._plane
+        target = plane.targets.get(replica)
+        ok = False
+        if target is not None:
+            try:
+                answer = await fetch(target.endpoint.url + target.readiness_path, timeout=TIMEOUT)
+                ok = answer.status == 200
+            except UpstreamError:
+                ok = False
+        plane.tell(Probed(plane.clock(), replica, ok))

@@ -1,0 +1,124 @@
+"""What happened to one request, step by step, for a client that asks (receipt.py) or a collector (tracing.py).
+
+Most requests have none: their exchange's `trail` is None, and that is all they pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kilocard.core.errors import KilocardError
+from kilocard.dispatch.events import Event, Failed
+from kilocard.dispatch.instructions import Send
+from kilocard.gateway.receipt import receipt
+from kilocard.wire.trace import TraceParent, parse
+
+if TYPE_CHECKING:
+    from kilocard.gateway.exchange import Exchange
+    from kilocard.gateway.plane import Plane
+
+
+class Attempt:
+    """One replica's try. Times are the plane's clock."""
+
+    __slots__ = ("ended_at", "fault", "send", "sent_at", "span_id", "status")
+
+    def __init__(self, send: Send, now: float) -> None:
+        self.send = send
+        self.sent_at = now
+        #: 0: it runs, or was the last
+        self.ended_at = 0.0
+        self.fault = ""
+        self.status: int | None = None
+        self.span_id = 0
+
+
+class Trace:
+    """A traced request: its span, whom that hangs on, and what each attempt's replica is told."""
+
+    __slots__ = ("_forward", "_new_id", "parent", "span")
+
+    def __init__(
+        self, span: TraceParent, parent: TraceParent | None, forward: bytes, new_id: Callable[[], int]
+    ) -> None:
+        self.span = span
+        self.parent = parent
+        self._forward = forward
+        self._new_id = new_id
+
+    def lead_on(self, exchange: Exchange, attempt: Attempt) -> None:
+        """The replica's span hangs on the attempt's, not on the client's."""
+        attempt.span_id = self._new_id()
+        line = self.span._replace(span_id=attempt.span_id).header()
+        inbound = exchange.inbound
+        inbound.head = inbound.head._replace(forward=b"%btraceparent: %b\r\n" % (self._forward, line))
+
+
+class Trail:
+    __slots__ = ("_receipt", "attempts", "code", "holds", "trace", "wants_receipt")
+
+    def __init__(self, wants_receipt: bool, trace: Trace | None) -> None:
+        self.wants_receipt = wants_receipt
+        self.trace = trace
+        self.attempts: list[Attempt] = []
+        #: (when, why)
+        self.holds: list[tuple[float, str]] = []
+        #: of the error that refused it
+        self.code = ""
+        self._receipt = b""
+
+    # -- told by the plane, before the exchange acts on it
+
+    def sent(self, exchange: Exchange, send: Send, event: Event) -> None:
+        self._failed(event)
+        attempt = Attempt(send, event.now)
+        self.attempts.append(attempt)
+        if self.trace is not None:
+            self.trace.lead_on(exchange, attempt)
+        self._say(exchange, event.now)
+
+    def held(self, exchange: Exchange, reason: str, event: Event) -> None:
+        self._failed(event)
+        self.holds.append((event.now, reason))
+        self._say(exchange, event.now)
+
+    def refused(self, exchange: Exchange, error: KilocardError, event: Event) -> None:
+        self._failed(event)
+        self.code = error.code
+        self._say(exchange, event.now)
+
+    def _failed(self, event: Event) -> None:
+        """The event that led here may be the end of the last attempt."""
+        if isinstance(event, Failed) and self.attempts and not self.attempts[-1].ended_at:
+            last = self.attempts[-1]
+            if last.send.request == event.request:
+                last.ended_at = event.now
+                last.fault = event.fault.value
+                last.status = event.status
+
+    def _say(self, exchange: Exchange, now: float) -> None:
+        """The receipt tells what is known when the response's head is written, so it is made anew at each step."""
+        if self.wants_receipt:
+            client = exchange.client
+            before, self._receipt = self._receipt, receipt(exchange, self, now)
+            client.headers = (client.headers.replace(before, b"") if before else client.headers) + self._receipt
+
+
+def begin(plane: Plane, exchange: Exchange) -> None:
+    """Give the exchange a trail if its client asks for a receipt, or its trace is wanted."""
+    head = exchange.inbound.head
+    wants_receipt = head.receipt and plane.spec.gateway.receipts
+    trace = None if plane.tracing is None else plane.tracing.begin(head)
+    if wants_receipt or trace is not None:
+        exchange.trail = Trail(wants_receipt, trace)
+
+
+def trace_id(exchange: Exchange) -> str:
+    """32 hex digits: ours, or the client's where we do not trace; "" where there is no trace."""
+    trail = exchange.trail
+    if trail is not None and trail.trace is not None:
+        return f"{trail.trace.span.trace_id:032x}"
+    given = exchange.inbound.head.traceparent
+    parent = None if given is None else parse(given)
+    return "" if parent is None else f"{parent.trace_id:032x}"
