@@ -110,8 +110,7 @@ class KeyRing:
 
     async def start(self) -> None:
         """Every source has been looked at once when this returns, whatever came of it."""
-        if self._tenants:
-            await asyncio.gather(*(one.look() for one in self._followed))
+        await asyncio.gather(*(one.look() for one in self._followed))
         if self._tokens is not None:
             await self._tokens.start(self._tenants, self._build)
         self._build()
@@ -157,7 +156,7 @@ class KeyRing:
     async def _follow(self, one: _Followed) -> None:
         while True:
             await asyncio.sleep(EVERY)
-            if self._tenants and await one.look():
+            if await one.look():
                 log.info("%s: %d keys taken over", one.source.place, len(one.keys))
                 self._build()
 
@@ -180,7 +179,7 @@ class KeyRing:
         said = (keys.undeclared, keys.contested)
         if said != self._said:
             self._said = said
-            if keys.undeclared:
+            if keys.undeclared and tenants:  # an open gateway asks for no keys at all
                 log.warning(
                     "keys of tenants that the cluster file does not declare are ignored: %s", _few(keys.undeclared)
                 )

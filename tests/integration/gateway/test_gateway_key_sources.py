@@ -234,6 +234,10 @@ def test_42_keys_go_on_working_when_their_store_is_gone_or_broken(tmp_path: Path
                 assert await status_of(setup, "unknown") == 401
                 assert gauges(setup, "kilocard_key_source_up")["store"] == 0
                 assert gauges(setup, "kilocard_key_source_age_seconds")["store"] > 0.2
+            # another source that changes meanwhile does not make the broken one forgotten
+            swap(tmp_path / "keys.yaml", f"team-b: ['{hash_of('new')}']\n")
+            await becomes(setup, "new", 200)
+            assert await status_of(setup, made["key"]) == 200
             for left in list(tmp_path.glob("kilocard.db-*")):  # noqa: ASYNC240  # a folder of a test
                 left.unlink()
             os.replace(away, store)
