@@ -51,6 +51,7 @@ CLIENT = _client("""
 403 | model_not_allowed | this key may not use the model | GET `/v1/models` lists those that it may
 403 | local_only | the admin address takes changes only from its own machine, and not from a browser | ask from there
 404 | model_not_found | no such model; the message lists those that exist | use one of them
+404 | no_cluster_file | POST `/reload` of a built-in cluster, or of a worker | ask the process with the file
 404 | unknown_path | no such route here | see [the routes](../gateway.md#routes)
 404 | not_found | anything else that is not there | read the message
 405 | method_not_allowed | inference routes take POST, the admin address GET | use that method

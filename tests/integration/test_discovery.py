@@ -84,7 +84,7 @@ def test_static_endpoints_are_found_at_once() -> None:
             "a": PoolSpec("a", "external", endpoints=("http://h:1", "http://[::1]:2", "http://h:1")),
             "b": PoolSpec("b", "external"),
         }
-        (source,) = configured(ClusterSpec(pools=pools))
+        (source,) = configured(ClusterSpec(pools=pools)).values()
         async with running(source) as heard:
             assert heard.changes == [
                 Found(Endpoint("a/h:1", "a", "http://h:1")),
@@ -95,7 +95,7 @@ def test_static_endpoints_are_found_at_once() -> None:
 
 
 def test_a_pool_with_dns_has_a_source_of_its_own() -> None:
-    (source,) = configured(ClusterSpec(pools={"a": PoolSpec("a", "external", dns="vllm.ai.svc:8000")}))
+    (source,) = configured(ClusterSpec(pools={"a": PoolSpec("a", "external", dns="vllm.ai.svc:8000")})).values()
     assert source.name == "DNS vllm.ai.svc:8000 of pool a"
 
 

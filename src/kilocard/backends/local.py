@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kilocard.backends import models
-from kilocard.backends.base import ReplicaStatus, Report
+from kilocard.backends.as_started import as_started, served_names
+from kilocard.backends.base import ACTIVE, ReplicaStatus, Report
 from kilocard.backends.gpus import GpuLedger, Inventory, discover
 from kilocard.backends.life_events import Drain, Idle, Stop
 from kilocard.backends.ports import Ports
@@ -60,13 +61,14 @@ class LocalBackend:
         self._default_model = default_model
         self._look_for_gpus = gpus is None
         self._ports = Ports(HOST)
+        self._engine_named = engines
         self._engines = {name: engines(pool.engine) for name, pool in spec.pools.items()}
         ours = {name: pool for name, pool in spec.pools.items() if self._starts(pool)}
         ledger = GpuLedger(gpus or Inventory((), "not looked for yet"))
         self._roster = Roster(ours, spec.pools.keys() - ours.keys(), self._gpu_count, ledger)
-        self._served = {
-            name: tuple(model.name for model in spec.models.values() if name in model.pools) for name in ours
-        }
+        #: our pools as the file had them when their first replica was started, and the model names that were told
+        self._started = ours
+        self._served = {name: served_names(spec, name) for name in ours}
         self._runners: dict[str, Runner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -87,11 +89,63 @@ class LocalBackend:
         if self._look_for_gpus and any(map(self._gpu_count, pools.values())):
             self._roster.ledger = GpuLedger(await loop.run_in_executor(None, discover, self._env))
         for name, pool in list(pools.items()):
-            if pool.model is None and self._engines[name].capabilities.default_model:
-                file = await loop.run_in_executor(None, self._default_model)
-                pools[name] = replace(pool, model=str(file))
-            self._check_command(pools[name])
+            pools[name] = await self._startable(pool)
         self._begin(self._roster.seat({name: pool.replicas.min for name, pool in pools.items()}))
+
+    async def _startable(self, pool: PoolSpec) -> PoolSpec:
+        """The pool with all that its replicas need, or an error."""
+        if pool.model is None and self._engines[pool.name].capabilities.default_model:
+            file = await asyncio.get_running_loop().run_in_executor(None, self._default_model)
+            pool = replace(pool, model=str(file))
+        self._check_command(pool)
+        return pool
+
+    # ---- another cluster file
+
+    def as_started(self, spec: ClusterSpec) -> tuple[ClusterSpec, list[str]]:
+        """See as_started: what `change` is to be given, and what waits for a restart."""
+        return as_started(spec, self._started, self._served)
+
+    async def change(self, spec: ClusterSpec, take_over: Callable[[], None]) -> None:
+        """Pools that are new start, those that are gone drain and stop, others follow `replicas.min` and `max`.
+
+        Whatever may fail (no program, no GPU free) comes first and changes nothing. Then `take_over` tells whoever
+        routes, then replicas are started and drained.
+        """
+        for name, pool in spec.pools.items():
+            self._engines[name] = self._engine_named(pool.engine)
+        ours = {name: pool for name, pool in spec.pools.items() if self._starts(pool)}
+        pools, before = self._roster.pools, dict(self._roster.pools)
+        new = [name for name in ours if name not in before]
+        self._served.update((name, served_names(spec, name)) for name in new)
+        statuses = self.replicas()
+        missing, surplus = dict.fromkeys(new, 0), [s.id for s in statuses if s.pool in before.keys() - ours.keys()]
+        try:
+            for name, pool in ours.items():
+                if name in new:
+                    pools[name] = await self._startable(pool)
+                    missing[name] = pool.replicas.min
+                    continue
+                pools[name] = replace(pool, model=before[name].model)
+                count = sum(status.pool == name and status.state in ACTIVE for status in statuses)
+                if before[name].replicas != pool.replicas:
+                    count = pool.replicas.min
+                missing[name], too_many = self._roster.change(name, count, statuses)
+                surplus += too_many
+            seats = self._roster.seat(missing)
+        except BaseException:
+            pools.clear()
+            pools.update(before)
+            raise
+        for name in before.keys() - ours.keys():
+            pools.pop(name, None)
+            self._started.pop(name)
+        self._started.update((name, ours[name]) for name in new)
+        self._roster.not_ours = frozenset(spec.pools.keys() - ours.keys())
+        take_over()
+        self._begin(seats)
+        for replica in surplus:
+            self._runners[replica].tell(Drain(self._clock(), "the cluster file wants fewer replicas"))
 
     async def start(self, pool: str) -> str:
         self._roster.pool(pool)

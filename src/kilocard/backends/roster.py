@@ -40,12 +40,12 @@ class Roster:
     ) -> None:
         self.pools = dict(pools)
         self.ledger = ledger
-        self._not_ours = frozenset(not_ours)
+        self.not_ours = frozenset(not_ours)
         self._gpu_count = gpu_count
         self._living: set[str] = set()
 
     def pool(self, name: str) -> PoolSpec:
-        if name in self._not_ours:
+        if name in self.not_ours:
             raise BackendError(f"pool {name}: its replicas exist already; they are not started or stopped from here")
         if name not in self.pools:
             have = ", ".join(sorted(self.pools)) or "none"

@@ -11,8 +11,11 @@ from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import gateway_of, listening_on, read_cluster, supervisor_of, warnings
+from kilocard.cli.wiring import ClusterFile, gateway_of, supervisor_of, warnings
 from kilocard.core.errors import UsageError
+from kilocard.gateway.reloader import Reloader
+from kilocard.gateway.server import Gateway
+from kilocard.spec.load import Digests
 
 #: more than that is a typing mistake
 MOST_WORKERS = 256
@@ -26,16 +29,22 @@ def gateway(
 ) -> None:
     """Run the gateway over replicas that exist already (pools with `endpoints` or `dns`).
 
+    The file is followed: a change is taken over while requests run, a bad one changes nothing.
     SIGTERM drains: /readyz fails, running requests finish within gateway.drain, then the process ends.
     """
     count = how_many(workers)
-    spec = listening_on(read_cluster(cluster), port, admin_port)
+    file = ClusterFile(cluster, port, admin_port)
+    digests: Digests = {}
+    spec = file.read(digests)
     for warning in warnings(spec):
         notes.print(f"[yellow]{escape(warning)}[/]")
     started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.endpoints and not pool.dns]
 
     async def main(stopping: running.Stopping) -> None:
         one = gateway_of(spec) if count == 1 else supervisor_of(spec, count)
+        if isinstance(one, Gateway):
+            one.reloader = Reloader(one.plane.config, file.read, one.take_over, digests)
+            stopping.on_hangup(one.reloader.ask)
         await one.start()
         notes.print(f"gateway http://{_show(spec.gateway.listen, one.port)}/v1")
         notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")

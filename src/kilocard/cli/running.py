@@ -34,6 +34,10 @@ class Stopping:
             os._exit(130)
         self.asked.set()
 
+    def on_hangup(self, what: Callable[[], None]) -> None:
+        """SIGHUP, which would end the process, does this instead."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, what)
+
     async def wait(self) -> None:
         await self.asked.wait()
 

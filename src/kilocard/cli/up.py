@@ -13,8 +13,10 @@ from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import LocalCluster, listening_on, read_cluster, warnings
+from kilocard.cli.wiring import ClusterFile, LocalCluster, listening_on, warnings
 from kilocard.core.errors import UsageError
+from kilocard.gateway.reloader import Reloader
+from kilocard.spec.load import Digests
 from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
 
 #: how often the states of replicas are looked at for news, in seconds
@@ -47,8 +49,10 @@ def up(
     """
     if cluster is not None and emulated:
         raise UsageError("--emulated is for the built-in cluster; a cluster file says `engine: emulated` in its pools")
-    if cluster is not None:
-        spec = read_cluster(cluster)
+    digests: Digests = {}
+    file = None if cluster is None else ClusterFile(cluster, port, admin_port)
+    if file is not None:
+        spec = file.read(digests)
     else:
         spec = builtin(emulated or not has_llamacpp())
         if not emulated and not has_llamacpp():
@@ -56,14 +60,17 @@ def up(
                 "[yellow]llama.cpp is not installed: these replicas are emulated and answer with filler text.[/]\n"
                 "For real answers: pip install 'kilocard\\[local]'"
             )
-    spec = listening_on(spec, port, admin_port)
+        spec = listening_on(spec, port, admin_port)
     for warning in warnings(spec):
         notes.print(f"[yellow]{escape(warning)}[/]")
-    running.run(lambda stopping: _main(spec, stopping))
+    running.run(lambda stopping: _main(spec, file, digests, stopping))
 
 
-async def _main(spec: ClusterSpec, stopping: running.Stopping) -> None:
+async def _main(spec: ClusterSpec, file: ClusterFile | None, digests: Digests, stopping: running.Stopping) -> None:
     one = LocalCluster(spec)
+    if file is not None:
+        one.gateway.reloader = Reloader(one.gateway.plane.config, file.read, one.reload, digests)
+        stopping.on_hangup(one.gateway.reloader.ask)
     start = asyncio.ensure_future(one.start())
     stop = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -17,10 +18,12 @@ from kilocard.cli.traces import tracing
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
 from kilocard.gateway.key_meters import KeyMeters
+from kilocard.gateway.reloader import Reloaded
 from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
+from kilocard.gateway.sources import nowhere
 from kilocard.scrape.discovery.configured import configured
-from kilocard.spec.load import load
+from kilocard.spec.load import Digests, load
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.services import OidcSpec
 from kilocard.spec.units import listen_address
@@ -39,6 +42,18 @@ from kilocard.workers.supervisor import Supervisor
 def read_cluster(path: Path) -> ClusterSpec:
     """The cluster file with ${NAME} taken from the environment. Raises SpecError."""
     return load(path, env=os.environ)
+
+
+class ClusterFile:
+    """A cluster file under what the command line says; read at the start, and again at each reload."""
+
+    def __init__(self, path: Path, port: int | None = None, admin_port: int | None = None) -> None:
+        self.path = path
+        self._ports = (port, admin_port)
+
+    def read(self, digests: Digests | None = None) -> ClusterSpec:
+        """The cluster, with ${NAME} taken from the environment; `digests` as for load. Raises SpecError, UsageError."""
+        return listening_on(load(self.path, env=os.environ, digests=digests), *self._ports)
 
 
 def listening_on(spec: ClusterSpec, port: int | None, admin_port: int | None) -> ClusterSpec:
@@ -87,9 +102,11 @@ def gateway_of(
 ) -> Gateway:
     """A gateway with all that its cluster file asks for, not started. Raises UsageError where an extra is missing."""
     book = Book()
-    sources = configured(spec) if seat is None else []
+    sources = configured if seat is None else nowhere
     gateway = Gateway(spec, sources=sources, describe=describe, limit_store=book, seat=seat)
-    gateway.parts.append(key_ring(spec, gateway))
+    keys = key_ring(spec, gateway)
+    gateway.parts.append(keys)
+    gateway.on_reload.append(lambda spec: keys.declare(spec.tenants))
     gateway.parts.append(budgets(spec, gateway, book))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
     if spec.gateway.tracing is not None:
@@ -133,7 +150,7 @@ def _issuer(oidc: OidcSpec) -> Tokens:
 def supervisor_of(spec: ClusterSpec, workers: int) -> Supervisor:
     """Several gateways on one port, over replicas that exist."""
     command = (sys.executable, "-m", "kilocard.cli.worker")
-    return Supervisor(spec, workers=workers, command=command, sources=configured(spec))
+    return Supervisor(spec, workers=workers, command=command, sources=list(configured(spec).values()))
 
 
 class LocalCluster:
@@ -147,15 +164,26 @@ class LocalCluster:
         fetch_model = partial(models.fetch, progress=sys.stderr)
         self.backend = LocalBackend(spec, self.gateway.apply, self.log_dir, engine, default_model=fetch_model)
         self.gateway.plane.on_drained = self.backend.idle
+        self._one_change_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
         """Ports first, since their errors come at once; then the engines."""
         await self.gateway.start()
         try:
-            await self.backend.open()
+            async with self._one_change_at_a_time:
+                await self.backend.open()
         except BaseException:
             await self.stop()
             raise
+
+    async def reload(self, spec: ClusterSpec) -> Reloaded:
+        """Gateway and replicas follow another cluster file. Raises KilocardError with nothing changed."""
+        done: list[Reloaded] = []
+        async with self._one_change_at_a_time:
+            spec, waiting = self.backend.as_started(spec)
+            await self.backend.change(spec, lambda: done.append(self.gateway.reload(spec)))
+        self.spec = self.gateway.spec
+        return Reloaded(done[0].changed, [*done[0].restart, *waiting])
 
     async def stop(self) -> None:
         """Requests finish, then engines stop."""

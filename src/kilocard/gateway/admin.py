@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kilocard.core.errors import MethodNotAllowed, NotFound
+from kilocard.core.errors import MethodNotAllowed, NotFound, SpecError
 from kilocard.gateway.admin_guard import only_from_here
 from kilocard.gateway.plane import Plane
+from kilocard.gateway.reloader import Reloader
 from kilocard.gateway.state import state
 from kilocard.metrics.render import CONTENT_TYPE
 from kilocard.net.server import Answer, Reply, Request
+from kilocard.spec.problems import path_text
 
 _JSON = "application/json"
 
@@ -48,16 +50,19 @@ class OneGateway:
 
 
 class Admin:
-    """Handler for net.server.Server."""
+    """Handler for net.server.Server. `reloader` gives who reads the cluster file again, if there is one."""
 
-    def __init__(self, overview: Overview) -> None:
+    def __init__(self, overview: Overview, reloader: Callable[[], Reloader | None] = lambda: None) -> None:
         self._overview = overview
+        self._reloader = reloader
 
     async def __call__(self, request: Request, reply: Reply) -> Answer:
         overview = self._overview
         if request.method not in ("GET", "HEAD"):
             only_from_here(reply.peer, request.headers)
-            raise MethodNotAllowed("The admin address only answers GET.")
+            if request.method == "POST" and request.path == "/reload":
+                return await self._reload()
+            raise MethodNotAllowed("The admin address only answers GET, and POST /reload.")
         if request.path == "/healthz":
             return Answer(200, _JSON, '{"status":"ok"}')
         if request.path == "/readyz":
@@ -66,4 +71,24 @@ class Admin:
             return Answer(200, CONTENT_TYPE, await overview.metrics())
         if request.path == "/state":
             return Answer(200, _JSON, msgspec.json.encode(await overview.state()))
+        if request.path == "/reload":
+            raise MethodNotAllowed("/reload takes POST.")
         raise NotFound("The admin address has /healthz, /readyz, /metrics and /state.", code="unknown_path")
+
+    async def _reload(self) -> Answer:
+        """Waits for it: what has changed, or everything that is wrong with the file."""
+        reloader = self._reloader()
+        if reloader is None:
+            raise NotFound(
+                "This process follows no cluster file: it is built in, or another process reads it.",
+                code="no_cluster_file",
+            )
+        try:
+            changed, restart = await reloader.reload()
+        except SpecError as error:
+            problems = [p._asdict() | {"path": path_text(p.path)} for p in getattr(error, "problems", ())]
+            body = {"error": {"message": error.message, "type": error.kind, "code": error.code}, "problems": problems}
+            return Answer(400, _JSON, msgspec.json.encode(body))
+        status = reloader.status
+        done = {"changed": changed, "needs_restart": restart, "generation": status.generation, "hash": status.hash}
+        return Answer(200, _JSON, msgspec.json.encode(done))

@@ -30,7 +30,7 @@ class Admission:
     """Stands between sources and `apply`."""
 
     def __init__(self, spec: ClusterSpec, apply: Callable[[Change], None]) -> None:
-        self._spec = spec
+        self.spec = spec
         self._apply = apply
         self._waiting: dict[str, asyncio.Task[None]] = {}
         self._let_in: dict[str, str] = {}
@@ -52,16 +52,17 @@ class Admission:
             if self._let_in.get(replica) == url:
                 self._apply(change)
                 return
-            self._forget(replica)
+            self.forget(replica)
             assert self._loop is not None, "start() first"
             self._waiting[replica] = self._loop.create_task(self._wait(change))
         else:
             waited = change.replica in self._waiting
-            self._forget(change.replica)
+            self.forget(change.replica)
             if not waited:
                 self._apply(change)
 
-    def _forget(self, replica: str) -> None:
+    def forget(self, replica: str) -> None:
+        """Nothing is known of it any more: not that it answered, nor that it is waited for."""
         self._let_in.pop(replica, None)
         task = self._waiting.pop(replica, None)
         if task is not None:
@@ -69,7 +70,7 @@ class Admission:
 
     async def _wait(self, found: Found) -> None:
         replica, pool_name, url = found.endpoint
-        pool = self._spec.pools[pool_name]
+        pool = self.spec.pools[pool_name]
         ask = url + engine(pool.engine).readiness_path(pool)
         asked = 0
         while (why := await _why_not(ask)) is not None:

@@ -16,6 +16,7 @@ from kilocard.wire.failure import error_body
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
     from kilocard.gateway.plane import Plane
+    from kilocard.spec.model import Limits
 
 #: requests of one connection that may wait behind the running one (HTTP pipelining)
 MAX_PIPELINED = 16
@@ -68,6 +69,10 @@ class ClientConnection(asyncio.Protocol):
         self._in_turn = False
         self._reading_paused = False
         self._lingering = 0  # bytes still to be thrown away; 0: not lingering
+
+    def bound(self, limits: Limits) -> None:
+        """The cluster file has other limits now."""
+        self._framer.bound(limits.header, limits.body)
 
     # -- asyncio
 

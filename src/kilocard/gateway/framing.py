@@ -82,6 +82,11 @@ class RequestFramer:
         self.expects_continue = False
         self.refusal: KilocardError | None = None
 
+    def bound(self, max_head: int, max_body: int) -> None:
+        """Other limits, from the next piece on."""
+        self._max_head = max_head
+        self._max_body = max_body
+
     @property
     def in_head(self) -> bool:
         return self._head is None and bool(self._raw)

@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, ClientError, KilocardError
 from kilocard.core.load import LoadSample
 from kilocard.core.replica import Change, Endpoint, Found, Leaving
+from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
-from kilocard.dispatch.events import Arrived, Event, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped, Tick
+from kilocard.dispatch.events import (
+    Arrived,
+    Event,
+    Reconfigured,
+    ReplicaDraining,
+    ReplicaGone,
+    ReplicaUp,
+    Scraped,
+    Tick,
+)
 from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
-from kilocard.engines.registry import engine as engine_named
 from kilocard.gateway import trail
+from kilocard.gateway.config_status import ConfigStatus
 from kilocard.gateway.descriptors import most_clients
 from kilocard.gateway.exchange import HELD, Exchange
 from kilocard.gateway.limiting import Limiting
@@ -56,16 +66,10 @@ class Plane:
         clock: Callable[[], float],
         limit_store: LimitStore,
     ) -> None:
-        self.spec = spec
         self.clock = clock
-        self.timeouts = spec.gateway.timeouts
-        self.limits = spec.gateway.limits
-        self.keep_alive_comment = spec.gateway.keep_alive_comment
         self.telemetry = telemetry
-        self._meters = {model: telemetry.model(model) for model in spec.models}
         self._other_meters = telemetry.model("")
         self.dispatcher = dispatcher
-        self.access = Access(spec.tenants)
         #: the dispatcher's, or that of somebody who listens
         self.handle: Callable[[Event], Sequence[Instruction]] = dispatcher.handle
         self.limiting = Limiting(self, limit_store)
@@ -87,13 +91,39 @@ class Plane:
         #: who wants to know that a draining replica has no request left
         self.on_drained: Callable[[str], None] = lambda replica: None
         self.started_at = clock()
-        self.scrape_failures: dict[str, int] = dict.fromkeys(spec.pools, 0)  # scrapes that gave nothing, by pool
+        self.scrape_failures: dict[str, int] = {}  # scrapes that gave nothing, by pool
         self._poller = poller
         self._probes = Probes(self)
         self._numbers = itertools.count(1)
         self.id_prefix = secrets.token_hex(6).encode()
-        self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
+        #: replicas that the cluster file has no more: forgotten when their last request has ended
+        self._departing: set[str] = set()
+        self.config = ConfigStatus()
         self._tick_task: asyncio.Task[None] | None = None
+        self._adopt(spec)
+
+    def _adopt(self, spec: ClusterSpec) -> None:
+        """All that comes from the cluster file, in one place: what is set here is what a reload changes."""
+        gateway = spec.gateway
+        self.spec = spec
+        self.timeouts = gateway.timeouts
+        self.limits = gateway.limits
+        self.keep_alive_comment = gateway.keep_alive_comment
+        self.access = Access(spec.tenants)
+        self._meters = {model: self.telemetry.known(model) for model in spec.models}
+        self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
+        for pool in spec.pools:
+            self.scrape_failures.setdefault(pool, 0)
+
+    def reconfigure(self, spec: ClusterSpec, facts: Mapping[str, PoolFacts]) -> None:
+        """Another cluster file is in force from this line on. One step of the event loop; nobody is cut off."""
+        self._adopt(spec)
+        for target in self.targets.values():
+            target.aim(spec)
+            self._poller.add(target.endpoint.replica, target.endpoint.url, target.metrics_pages)
+        for connection in self.connections:
+            connection.bound(self.limits)
+        self.tell(Reconfigured(self.clock(), spec.models, facts, spec.gateway.scrape_interval))
 
     # -- life
 
@@ -150,15 +180,26 @@ class Plane:
         if known is not None and known.endpoint != endpoint:
             self._lost(endpoint.replica, now)  # it moved: nothing of the old address may stay
             known = None
-        if known is None:
-            pool = self.spec.pools[endpoint.pool]
-            engine = engine_named(pool.engine)
-            self.targets[endpoint.replica] = Target.of(endpoint, engine, pool, self.spec.models, self.clock)
-            self._poller.add(endpoint.replica, endpoint.url, engine.metrics_pages(pool))
+        if known is None and endpoint.pool in self.spec.pools:
+            target = self.targets[endpoint.replica] = Target.at(endpoint, self.spec, self.clock)
+            self._poller.add(endpoint.replica, endpoint.url, target.metrics_pages)
+        self._departing.discard(endpoint.replica)
         self.names.found(endpoint)
         self.tell(ReplicaUp(now, endpoint.replica, endpoint.pool))
 
+    def depart(self, replica: str) -> None:
+        """The cluster file has it no more: no new requests, running ones end, then it is forgotten."""
+        if replica in self.targets:
+            self._departing.add(replica)
+            self.tell(ReplicaDraining(self.clock(), replica))
+
+    def _drained(self, replica: str) -> None:
+        if replica in self._departing:
+            self._lost(replica, self.clock())
+        self.on_drained(replica)
+
     def _lost(self, replica: str, now: float) -> None:
+        self._departing.discard(replica)
         target = self.targets.pop(replica, None)
         if target is not None:
             self._poller.remove(replica)
@@ -195,7 +236,7 @@ class Plane:
             elif type(instruction) is Probe:
                 self._probes.begin(instruction.replica)
             elif type(instruction) is Drained:
-                self.on_drained(instruction.replica)
+                self._drained(instruction.replica)
             else:
                 assert type(instruction) is Hold  # the exchange is in that state already
                 held = self.exchanges.get(instruction.request)

@@ -29,6 +29,8 @@ class Scraping(Protocol):
 
     def status(self, replica: str, /) -> ScrapeStatus | None: ...
 
+    def every(self, interval: float, /) -> None: ...
+
     def start(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -45,6 +47,9 @@ class ScrapedElsewhere:
 
     def status(self, replica: str) -> ScrapeStatus | None:
         return None
+
+    def every(self, interval: float) -> None:
+        return
 
     def start(self) -> None:
         return

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kilocard.core.errors import BackendError
@@ -16,17 +16,20 @@ from kilocard.dispatch.replay import Setup
 from kilocard.engines.registry import engine
 from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
+from kilocard.gateway.config_status import export
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.limit_state import LimitMeters
 from kilocard.gateway.parts import Part
 from kilocard.gateway.plane import Plane
+from kilocard.gateway.reloader import Reloaded, Reloader
 from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
+from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.gateway.state import FleetMeters
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.net.server import Server
-from kilocard.scrape.discovery.source import Discovery
 from kilocard.scrape.poller import Poller
+from kilocard.spec.changes import adoptable, differences
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
 from kilocard.tenancy.book import Book
@@ -50,17 +53,18 @@ def address_in_use(host: str, port: int, error: OSError) -> BackendError:
 class Gateway:
     """One gateway process.
 
-    `sources` report where replicas are; they are let in once they answer. A backend, which knows that its replicas
-    are ready, calls `apply` itself. `describe` gives what a backend knows of
-    its replicas for /state. `limit_store` keeps count of tenants' limits; None: this process does, alone. Ports may be
-    0: `port` and `admin_port` say what was got. With a `seat` it is one of several workers: see seat.py.
+    `sources` gives those that a cluster file asks for; they report where replicas are, which are let in once they
+    answer. A backend, which knows that its replicas are ready, calls `apply` itself. `describe` gives what a backend
+    knows of its replicas for /state. `limit_store` keeps count of tenants' limits; None: this process does, alone.
+    `reloader`, where it is set, follows the cluster file and answers POST /reload. Ports may be 0: `port` and
+    `admin_port` say what was got. With a `seat` it is one of several workers: see seat.py.
     """
 
     def __init__(
         self,
         spec: ClusterSpec,
         *,
-        sources: Sequence[Discovery] = (),
+        sources: Callable[[ClusterSpec], Wanted] = nowhere,
         describe: Callable[[], dict[str, dict[str, Any]]] = dict,
         rng: random.Random | None = None,
         seat: Seat | None = None,
@@ -68,17 +72,9 @@ class Gateway:
     ) -> None:
         rng = rng or random.Random()  # noqa: S311  # balancing load is no secret
         loop = asyncio.get_running_loop()
-        facts = {
-            pool.name: PoolFacts(
-                max_running=engine(pool.engine).max_running(pool),
-                max_in_flight=pool.max_in_flight,
-                shared=seat is not None,
-                tenants=pool.tenants,
-            )
-            for pool in spec.pools.values()
-        }
+        self._seat = seat
         # The dispatcher has chance to itself, from a known seed: only so can its decisions be replayed.
-        setup = Setup(spec.models, facts, rng.getrandbits(53), spec.gateway.scrape_interval)
+        setup = Setup(spec.models, self._facts(spec), rng.getrandbits(53), spec.gateway.scrape_interval)
         dispatcher = setup.dispatcher()
         self._poller: Scraping = (
             Poller(self._on_sample, interval=spec.gateway.scrape_interval, rng=rng, now=loop.time)
@@ -91,6 +87,7 @@ class Gateway:
             spec, dispatcher, self._poller, Telemetry(list(spec.models)), time.monotonic, limit_store or Book()
         )
         FleetMeters(self.plane, self.plane.telemetry.registry)
+        export(self.plane.config, self.plane.telemetry.registry)
         self._record: DecisionLog | None = None
         if spec.gateway.record is not None:
             self._record = DecisionLog(spec.gateway.record, dispatcher, setup, self.plane.telemetry.registry)
@@ -101,11 +98,14 @@ class Gateway:
         LimitMeters(self.plane, self.plane.telemetry.registry)
         self.port = 0
         self.admin_port = 0
-        self._sources = sources
+        self.reloader: Reloader | None = None
+        #: who else has to hear of the cluster file that is in force, after the plane
+        self.on_reload: list[Callable[[ClusterSpec], None]] = []
+        self._wanted = sources
         self._admission = Admission(spec, self.apply)
-        self._seat = seat
+        self._sources = Sources(self._admission.apply, self._depart)
         self._listeners: list[asyncio.Server] = []
-        self._admin = Server(Admin(OneGateway(self.plane, describe)), idle_timeout=30.0)
+        self._admin = Server(Admin(OneGateway(self.plane, describe), lambda: self.reloader), idle_timeout=30.0)
 
     def _on_sample(self, *args: Any) -> None:
         self.plane.on_sample(*args)
@@ -113,6 +113,43 @@ class Gateway:
     def apply(self, change: Change) -> None:
         """News of a replica."""
         self.plane.apply(change)
+
+    def reload(self, spec: ClusterSpec) -> Reloaded:
+        """Take another cluster file over, in one step of the event loop: connections stay, requests go on.
+
+        What can't change while running keeps its value and is named in the answer. Raises KilocardError, with nothing
+        changed, where the new cluster can't be built.
+        """
+        spec, restart = adoptable(self.spec, spec)
+        changed = list(differences(self.spec, spec))
+        if changed:
+            facts, wanted = self._facts(spec), self._wanted(spec)  # what may raise comes first
+            self.spec = self._admission.spec = spec
+            self._poller.every(spec.gateway.scrape_interval)
+            self.plane.reconfigure(spec, facts)
+            self._sources.follow(wanted)
+        for tell in self.on_reload:  # files that it names may have changed, even if it has not
+            tell(spec)
+        return Reloaded(changed, restart)
+
+    async def take_over(self, spec: ClusterSpec) -> Reloaded:
+        """`reload`, for a Reloader."""
+        return self.reload(spec)
+
+    def _facts(self, spec: ClusterSpec) -> dict[str, PoolFacts]:
+        return {
+            pool.name: PoolFacts(
+                max_running=engine(pool.engine).max_running(pool),
+                max_in_flight=pool.max_in_flight,
+                shared=self._seat is not None,
+                tenants=pool.tenants,
+            )
+            for pool in spec.pools.values()
+        }
+
+    def _depart(self, replica: str) -> None:
+        self._admission.forget(replica)
+        self.plane.depart(replica)
 
     async def start(self) -> None:
         """Listen and begin. Raises BackendError where an address can't be had (nothing is left open then)."""
@@ -132,8 +169,9 @@ class Gateway:
         self.plane.start()
         self._poller.start()
         self._admission.start()
-        for source in self._sources:
-            source.start(self._admission.apply)
+        self._sources.follow(self._wanted(self.spec))
+        if self.reloader is not None and self.spec.gateway.watch:
+            self.reloader.watch()
 
     async def _close_parts(self) -> None:
         while self._started:
@@ -162,6 +200,8 @@ class Gateway:
         """Fail readiness, keep serving for shutdown_delay, refuse new connections, let requests finish, end."""
         plane, gateway = self.plane, self.spec.gateway
         plane.draining = True
+        if self.reloader is not None:
+            await self.reloader.close()
         if gateway.shutdown_delay:
             await asyncio.sleep(gateway.shutdown_delay)
         for listener in self._listeners:
@@ -177,8 +217,7 @@ class Gateway:
             await asyncio.sleep(0.05)
         if plane.exchanges:
             log.warning("%d request(s) did not finish within %g s and are ended", len(plane.exchanges), gateway.drain)
-        for source in self._sources:
-            await source.close()
+        await self._sources.close()
         await self._admission.close()
         await self._poller.close()
         await plane.close()

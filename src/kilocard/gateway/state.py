@@ -42,6 +42,7 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
             "held": snapshot["held"],
             "buffered_bytes": plane.buffered,
             "uptime_s": round(now - plane.started_at, 3),
+            "config": plane.config.view(),
         },
         "models": [{"id": model["name"], **model} for model in snapshot["models"]],
         "pools": [

@@ -6,40 +6,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kilocard.core.replica import Endpoint
-from kilocard.engines.base import Engine
+from kilocard.engines.base import MetricsPage
+from kilocard.engines.registry import engine as engine_named
 from kilocard.gateway.replica_connections import ReplicaConnections
-from kilocard.spec.model import ModelSpec, PoolSpec
+from kilocard.spec.model import ClusterSpec
 
 
 @dataclass(slots=True)
 class Target:
+    """One object for as long as the replica has this address; `aim` when the cluster file is another one."""
+
     endpoint: Endpoint
     connections: ReplicaConnections
     #: public model name → the engine's name for it, where they differ
     model_names: Mapping[str, str]
     stream_usage: bool
     readiness_path: str
+    metrics_pages: tuple[MetricsPage, ...]
 
     @classmethod
-    def of(
-        cls,
-        endpoint: Endpoint,
-        engine: Engine,
-        pool: PoolSpec,
-        models: Mapping[str, ModelSpec],
-        clock: Callable[[], float],
-    ) -> Target:
-        """`pool` is the endpoint's; `engine` its engine; `models` are all of the cluster file."""
-        names = {}
-        for model in models.values():
-            if pool.name in model.pools:
-                upstream = engine.upstream_model(pool, model.name)
-                if upstream != model.name:
-                    names[model.name] = upstream
-        return cls(
-            endpoint,
-            ReplicaConnections(endpoint.url, clock),
-            names,
-            engine.capabilities.stream_usage,
-            engine.readiness_path(pool),
-        )
+    def at(cls, endpoint: Endpoint, spec: ClusterSpec, clock: Callable[[], float]) -> Target:
+        """`endpoint.pool` is one of the spec's."""
+        target = cls(endpoint, ReplicaConnections(endpoint.url, clock), {}, False, "", ())
+        target.aim(spec)
+        return target
+
+    def aim(self, spec: ClusterSpec) -> None:
+        """What the cluster file says of its pool now; nothing where the pool is no more in it."""
+        pool = spec.pools.get(self.endpoint.pool)
+        if pool is None:
+            return
+        engine = engine_named(pool.engine)
+        served = {
+            model.name: engine.upstream_model(pool, model.name)
+            for model in spec.models.values()
+            if pool.name in model.pools
+        }
+        self.model_names = {public: upstream for public, upstream in served.items() if public != upstream}
+        self.stream_usage = engine.capabilities.stream_usage
+        self.readiness_path = engine.readiness_path(pool)
+        self.metrics_pages = engine.metrics_pages(pool)

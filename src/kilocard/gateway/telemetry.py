@@ -62,6 +62,12 @@ class Telemetry:
     def model(self, name: str) -> ModelMeters:
         return self._models.get(name) or self._other
 
+    def known(self, name: str) -> ModelMeters:
+        """The same for a name of the cluster file. One that was there before counts on from where it was."""
+        if name not in self._models:
+            self._models[name] = ModelMeters(self, name)
+        return self._models[name]
+
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
         """Once for each exchange."""
         meters = exchange.meters

@@ -155,6 +155,24 @@ KEY_SOURCE_AGE = Metric(
     "Since the source of keys was last found well; no series before the first time.", ("source",),
     merge="max",
 )  # fmt: skip
+CONFIG_RELOADS = Metric(
+    "kilocard_config_reloads_total",
+    "counter",
+    "Readings of the cluster file after the first: ok, failed.",
+    ("outcome",),
+)
+CONFIG_LAST_OK = Metric(
+    "kilocard_config_last_reload_successful", "gauge", "0 while the cluster file is not what is in force: it is bad."
+)
+CONFIG_LOADED_AT = Metric(
+    "kilocard_config_last_reload_success_timestamp_seconds", "gauge", "When the cluster file was last read and good."
+)
+CONFIG_GENERATION = Metric(
+    "kilocard_config_generation", "gauge", "Rises with each change of the cluster file that was taken over."
+)
+CONFIG_INFO = Metric(
+    "kilocard_config_info", "gauge", "Always 1; the hash of the cluster file is in the label.", ("hash",)
+)
 BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in the label.", ("version",), merge="max")
 
 #: every family, in the order of the page
@@ -165,5 +183,7 @@ ALL: tuple[Metric, ...] = (
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED, TRACES,
     RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING,
-    KEYS, KEY_SOURCE_UP, KEY_SOURCE_AGE, BUILD_INFO,
+    KEYS, KEY_SOURCE_UP, KEY_SOURCE_AGE,
+    CONFIG_RELOADS, CONFIG_LAST_OK, CONFIG_LOADED_AT, CONFIG_GENERATION, CONFIG_INFO,
+    BUILD_INFO,
 )  # fmt: skip

@@ -93,6 +93,10 @@ class Poller:
             self._under_way.pop(watched, None)
             watched.stop()
 
+    def every(self, interval: float) -> None:
+        """Another interval, in seconds, from each replica's next scrape on."""
+        self._settings.interval = interval
+
     def start(self) -> None:
         """Begin, in the running event loop."""
         self._loop = asyncio.get_running_loop()

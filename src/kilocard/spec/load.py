@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 
+from kilocard.core.errors import SpecError
 from kilocard.spec.merge import merged
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.parse import read_cluster
@@ -17,16 +19,24 @@ from kilocard.spec.yaml_nodes import complaint
 LARGEST = 16 * 1024 * 1024
 LONGEST_CHAIN = 16
 
+#: files by name, and the SHA-256 of their content; "" for one that can't be read
+Digests = dict[str, str]
+
 
 def load(
-    path: FilePath | str, *, env: Mapping[str, str] | None = None, engines: frozenset[str] = ENGINES
+    path: FilePath | str,
+    *,
+    env: Mapping[str, str] | None = None,
+    engines: frozenset[str] = ENGINES,
+    digests: Digests | None = None,
 ) -> ClusterSpec:
     """The cluster in a YAML (or JSON) file, and in the files that it extends.
 
     `env` fills in `${NAME}`; callers pass `os.environ`. Raises SpecError that lists every problem, each with
-    file, line, path and advice; for a file that can't be read it says why.
+    file, line, path and advice; for a file that can't be read it says why. `digests` is filled with the files that were
+    opened, also where an error ends it: what to look at for news.
     """
-    document = _read(FilePath(path), env or {}, ())
+    document = _read(FilePath(path), env or {}, (), {} if digests is None else digests)
     problems = Problems(document.lines)
     for where, problem, advice in document.found:
         problems.add(where, problem, advice)
@@ -35,10 +45,25 @@ def load(
     return spec
 
 
-def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...]) -> Document:
+def digests_of(files: Iterable[str]) -> Digests:
+    """What is in these files now."""
+    return {file: _digest(FilePath(file)) for file in files}
+
+
+def _digest(path: FilePath) -> str:
+    try:
+        return hashlib.sha256(_bytes(path)).hexdigest()
+    except SpecError:
+        return ""
+
+
+def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...], digests: Digests) -> Document:
     """One file merged over the one that it extends. `chain`: the files that led here."""
     file = str(path)
-    document = read_document(_text(path), env=env, file=file)
+    digests[file] = ""
+    data = _bytes(path)
+    digests[file] = hashlib.sha256(data).hexdigest()
+    document = read_document(_text(file, data), env=env, file=file)
     if not isinstance(document.value, dict) or "extends" not in document.value:
         return document
     base = document.value.pop("extends")
@@ -53,7 +78,7 @@ def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...]) -
     if _real(target) in {_real(one) for one in chain} or len(chain) > LONGEST_CHAIN:
         way = " → ".join(str(one) for one in (*chain, target))
         raise InvalidClusterFile([Problem(("extends",), at, f"goes round in a circle ({way})", "break the circle")])
-    return merged(_read(target, env, chain), document)
+    return merged(_read(target, env, chain, digests), document)
 
 
 def _real(path: FilePath) -> FilePath:
@@ -63,8 +88,8 @@ def _real(path: FilePath) -> FilePath:
         return path.absolute()
 
 
-def _text(path: FilePath) -> str:
-    """The file's text; SpecError where there is none."""
+def _bytes(path: FilePath) -> bytes:
+    """What is in the file; SpecError where it can't be read."""
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -79,6 +104,10 @@ def _text(path: FilePath) -> str:
         raise complaint(file, None, f"can't be read ({error})", "name a readable YAML file") from None
     if len(data) > LARGEST:
         raise complaint(file, None, f"is larger than {LARGEST // 2**20} MiB", "is it the right file?")
+    return data
+
+
+def _text(file: str, data: bytes) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise complaint(file, None, "is UTF-16", "save it as UTF-8")
     try:

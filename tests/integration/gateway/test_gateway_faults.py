@@ -389,7 +389,7 @@ def test_a_static_endpoint_is_let_in_when_it_answers() -> None:
             models={"m": ModelSpec("m", {"p": 1})},
             pools={"p": PoolSpec("p", "vllm", endpoints=(endpoint,))},
         )
-        one = Gateway(spec, sources=configured(spec))
+        one = Gateway(spec, sources=configured)
         await one.start()
         try:
             admin = f"http://127.0.0.1:{one.admin_port}/readyz"
