@@ -54,43 +54,41 @@ def encode(records: list[Record], utc: float) -> bytearray:
     """The lines of a batch."""
     lines = []
     last, prefix = -1, ""
-    for record in records:
-        ended = record.ended + utc
-        second, rest = divmod(int(ended * 1000), 1000)
+    addresses: dict[tuple[str, int] | None, str | None] = {}
+    for (
+        started, ended, request_id, client_id, peer, tenant, asked_model, _, path, streamed, bytes_in, pool, replica,
+        attempts, outcome, status, code, (prompt, output, cached, estimated), held, first_at,
+    ) in records:  # fmt: skip
+        second, rest = divmod(int((ended + utc) * 1000), 1000)
         if second != last:
             last, prefix = second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        peer, tokens, started = record.peer, record.tokens, record.started
+        if peer not in addresses:
+            addresses[peer] = _address(peer)
         lines.append(
             Line(
-                f"{prefix}.{rest:03}Z",
-                record.request_id.decode("ascii", "replace"),
-                record.client_id.decode("ascii", "replace"),
-                None if peer is None else f"{peer[0]}:{peer[1]}" if ":" not in peer[0] else f"[{peer[0]}]:{peer[1]}",
-                record.tenant,
-                record.asked_model,
-                record.path,
-                record.status or None,
-                record.outcome,
-                record.code or None,
-                record.pool or None,
-                record.replica or None,
-                record.attempts,
-                record.streamed,
-                record.bytes_in,
-                tokens.prompt,
-                tokens.cached,
-                tokens.output,
-                tokens.estimated,
-                round(record.held, 6),
-                round(record.first_at - started, 6) if record.first_at else None,
-                round(record.ended - started, 6),
+                f"{prefix}.{rest:03}Z", request_id.decode(), client_id.decode(), addresses[peer], tenant, asked_model,
+                path, status or None, outcome, code or None, pool or None, replica or None, attempts, streamed,
+                bytes_in, prompt, cached, output, estimated, _micro(held),
+                _micro(first_at - started) if first_at else None, _micro(ended - started),
             )
-        )
+        )  # fmt: skip
     data = _encode_lines(lines)
     for found, written in _LINE_ENDS:
         if found in data:
             data = data.replace(found, written)
     return bytearray(data)
+
+
+def _micro(seconds: float) -> float:
+    """To the microsecond: five times as fast as round."""
+    return int(seconds * 1e6 + 0.5) / 1e6
+
+
+def _address(peer: tuple[str, int] | None) -> str | None:
+    if peer is None:
+        return None
+    host, port, *_ = peer
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class AccessLog:

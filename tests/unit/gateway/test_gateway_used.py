@@ -24,7 +24,8 @@ def ended(
         relay = EventRelay(hide_usage=True)
         relay.feed(CONTENT * content)
         relay.usage = said or usage
-    return SimpleNamespace(usage=usage, relay=relay, events=passed, inbound=SimpleNamespace(prompt_tokens=100))
+    inbound = SimpleNamespace(prompt_tokens=100)
+    return SimpleNamespace(usage=usage, relay=relay, events=passed, inbound=inbound, sent_at=8.0)
 
 
 def test_an_answer_in_one_piece_is_what_the_engine_says() -> None:
@@ -50,8 +51,12 @@ def test_21_who_leaves_in_mid_stream_is_charged_what_was_sent() -> None:
     assert used(running_count, "client_gone") == Tokens(60, 90, 0, estimated=True)
 
 
-def test_who_leaves_before_the_first_token_is_charged_the_prompt() -> None:
+def test_who_leaves_before_the_answer_begins_is_charged_the_prompt() -> None:
     assert used(ended(stream=True), "client_gone") == Tokens(100, 0, 0, estimated=True)
+    assert used(ended(), "client_gone") == Tokens(100, 0, 0, estimated=True)
+    waits_here = ended()
+    waits_here.sent_at = 0.0  # in the gateway's queue: no engine has worked for it
+    assert used(waits_here, "client_gone") is NOTHING
 
 
 @pytest.mark.parametrize("outcome", ["refused", "timeout", "upstream_error", "client_error"])
