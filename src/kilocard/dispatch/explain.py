@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.instructions import Send
+from kilocard.dispatch.isolation import model_for
 from kilocard.dispatch.replica import Replica
 from kilocard.routing.load import UNBOUNDED
 
@@ -36,10 +37,13 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    fleet: Fleet, now: float, model: str, send: Send, tried: Collection[str] = (), most: int = 8
+    fleet: Fleet, now: float, model: str, tenant: str, send: Send, tried: Collection[str] = (), most: int = 8
 ) -> Explanation | None:
-    """None where the model is no more. `tried`: replicas that it has failed on, so they were not considered."""
-    known = fleet.models.get(model)
+    """None where the model is no more. Only replicas that are the tenant's to use.
+
+    `tried`: replicas that the request has failed on, so they were not considered. `most`: of the others.
+    """
+    known = model_for(fleet, model, tenant)
     if known is None:
         return None
     chosen = fleet.replicas.get(send.replica)

@@ -15,7 +15,7 @@ from kilocard.core.errors import UsageError
 from kilocard.dispatch import checkpoint
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
-from kilocard.dispatch.events import Abandoned, Arrived, Event
+from kilocard.dispatch.events import Abandoned, Arrived, Event, Reconfigured
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.record import FORMAT, answer_list, from_list
 from kilocard.routing.registry import make_policy
@@ -135,14 +135,15 @@ def what_if(lines: Iterable[Any], policy: str) -> WhatIf:
     rest = iter(lines)
     setup = read_header(next(rest, None))
     make_policy(policy, Random(0))  # noqa: S311  # only its name is checked
-    other = replace(setup, models={name: replace(model, policy=policy) for name, model in setup.models.items()})
-    dispatcher = other.dispatcher()
+    dispatcher = replace(setup, models=_with_policy(setup.models, policy)).dispatcher()
     for number, line in enumerate(rest, 2):
         if isinstance(line, dict):
             dispatcher = _restored(line, number)
             _use_policy(dispatcher.fleet, policy)
             continue
         event, recorded = _split(line, number)
+        if isinstance(event, Reconfigured):
+            event = event._replace(models=_with_policy(event.models, policy))
         answer = [answer_list(instruction) for instruction in dispatcher.handle(event)]
         if isinstance(event, Arrived):
             _compare(found, _first(recorded, event.request), _first(answer, event.request))
@@ -152,11 +153,15 @@ def what_if(lines: Iterable[Any], policy: str) -> WhatIf:
     return found
 
 
+def _with_policy(models: Mapping[str, ModelSpec], policy: str) -> dict[str, ModelSpec]:
+    return {name: replace(model, policy=policy) for name, model in models.items()}
+
+
 def _use_policy(fleet: Fleet, name: str) -> None:
     """Fresh policies in the middle of a fleet's life: they know its load, and have learned nothing yet."""
     for pool in fleet.pools.values():
         pool.policies = pool.observers = ()
-    for model in fleet.models.values():
+    for model in fleet.queues:
         for route in model.routes:
             policy = route.policy = make_policy(name, Random(0))  # noqa: S311  # balancing load is no secret
             pool = route.pool

@@ -33,7 +33,8 @@ def receipt(exchange: Exchange, trail: Trail, now: float) -> bytes:
     if attempts:
         send = attempts[-1].send
         tried = [attempt.send.replica for attempt in attempts[:-1]]
-        why = explain(exchange.plane.dispatcher.fleet, now, said["model"], send, tried, ALTERNATIVES)
+        fleet, tenant = exchange.plane.dispatcher.fleet, exchange.inbound.tenant.name
+        why = explain(fleet, now, said["model"], tenant, send, tried, ALTERNATIVES)
         said |= {"pool": send.pool, "replica": names.of(send.replica)}
         if why is not None:
             said["policy"] = why.policy

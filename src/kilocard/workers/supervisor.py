@@ -159,16 +159,17 @@ class Supervisor:
     def welcome(self, hand: Hand) -> list[words.Message]:
         sockets = [sock.fileno() for sock in hand.sockets]
         return [
-            words.Welcome(hand.slot, dump(self._listening_on()), sockets, len(self.hands)),
+            words.Welcome(hand.slot, dump(self._spec_of(hand)), sockets, len(self.hands)),
             *self.roster.welcome(hand),
         ]
 
-    def _listening_on(self) -> ClusterSpec:
-        """The cluster with the ports that were got where it asks for any."""
+    def _spec_of(self, hand: Hand) -> ClusterSpec:
+        """The cluster with the ports that were got where it asks for any; each worker has a decision log of its own."""
         gateway = self.spec.gateway
         listen = f"{gateway.listen.rpartition(':')[0]}:{self.port}"
         admin = f"{gateway.admin.rpartition(':')[0]}:{self.admin_port}"
-        return replace(self.spec, gateway=replace(gateway, listen=listen, admin=admin))
+        record = gateway.record and replace(gateway.record, path=f"{gateway.record.path}.w{hand.slot}")
+        return replace(self.spec, gateway=replace(gateway, listen=listen, admin=admin, record=record))
 
     def reported(self, hand: Hand, report: words.Report) -> None:
         self.roster.reported(hand, report)

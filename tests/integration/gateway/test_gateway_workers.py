@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from stub_engine import answer, hang, run
 from worker_processes import alive, port_is_free, workers_over
 
 from kilocard.core.errors import UpstreamError
+from kilocard.dispatch.replay import check
 
 
 def test_two_workers_answer_on_one_port_and_count_as_one_gateway(tmp_path: Path) -> None:
@@ -54,6 +56,22 @@ def test_32_slow_requests_at_once_over_4_replicas_from_4_workers(tmp_path: Path)
             await asyncio.gather(*asking, return_exceptions=True)
 
     run(body())
+
+
+def test_each_worker_has_a_decision_log_that_replays(tmp_path: Path) -> None:
+    async def body() -> None:
+        gateway = {"record": str(tmp_path / "decisions")}
+        async with workers_over(tmp_path, answer, answer, gateway=gateway, pool={"max_in_flight": 3}) as workers:
+            answers = await asyncio.gather(*[workers.chat() for _ in range(60)])
+            assert {each.status for each in answers} == {200}
+
+    run(body())
+    found = [
+        check(json.loads(line) for line in (tmp_path / f"decisions.w{slot}").read_text().splitlines())
+        for slot in (0, 1)
+    ]
+    assert sum(parity.requests for parity in found) == 60
+    assert [parity.differing for parity in found] == [0, 0], [parity.shown for parity in found]
 
 
 def test_max_in_flight_holds_for_all_workers_together(tmp_path: Path) -> None:

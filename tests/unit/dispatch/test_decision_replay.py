@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_invariants import World, fresh
+from test_reconfigure_stories import ChangingWorld
 
 from kilocard.core.errors import SpecError, UsageError
 from kilocard.core.load import LoadSample
@@ -95,9 +96,16 @@ def test_a_log_goes_on_from_a_checkpoint_alone() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 2**32), policy=st.sampled_from(POLICIES), at=st.integers(0, 100))
-def test_a_checkpoint_of_any_state_answers_as_the_original_would(seed: int, policy: str, at: int) -> None:
-    world = World(Random(seed), policy)
+@given(
+    seed=st.integers(0, 2**32),
+    policy=st.sampled_from(POLICIES),
+    at=st.integers(0, 100),
+    kind=st.sampled_from([World, ChangingWorld]),
+)
+def test_a_checkpoint_of_any_state_answers_as_the_original_would(
+    seed: int, policy: str, at: int, kind: type[World]
+) -> None:
+    world = kind(Random(seed), policy)
     for _ in range(at):
         world.step()
     copy = checkpoint.unpack(through_json(checkpoint.pack(world.dispatcher)))
@@ -170,6 +178,18 @@ def test_what_if_goes_on_behind_a_checkpoint() -> None:
     log.arrive(9.5)
     found = what_if(lines + log.lines[before:], "adaptive")
     assert (found.sent, found.not_sent) == (1, 0)
+
+
+def test_what_if_keeps_its_policy_over_a_change_of_the_file() -> None:
+    log = Recording()
+    for replica in "ab":
+        log.tell(ev.ReplicaUp(0.0, replica, "p"))
+        log.tell(ev.Scraped(0.1, replica, LoadSample(0.1, 2.0 if replica == "a" else 0.0, 0.0, 0.5)))
+    log.tell(ev.Reconfigured(0.5, SETUP.models, SETUP.pools, 1.0))
+    for _ in range(4):
+        log.tell(ev.Finished(1.0, log.arrive(), 200, 5))
+    assert check(log.lines).differing == 0
+    assert what_if(log.lines, "round_robin").replicas == {"a": [0, 2], "b": [4, 2]}
 
 
 def test_what_if_forgets_requests_that_ended_then() -> None:

@@ -23,7 +23,7 @@ def test_the_chosen_is_shown_as_it_was_before_and_the_others_by_score() -> None:
     story.scrape("b", 1, 0, 0.1)
     story.now = 0.4
     send = story.send()
-    why = explain(story.dispatcher.fleet, story.now, "m", send)
+    why = explain(story.dispatcher.fleet, story.now, "m", "", send)
     assert why is not None and why.chosen is not None
     assert why.policy == "queue_depth" and send.replica == "c"
     assert (why.chosen.in_flight, why.chosen.running, why.chosen.age_s) == (0, None, None), "never read: unknown"
@@ -36,13 +36,13 @@ def test_the_chosen_is_shown_as_it_was_before_and_the_others_by_score() -> None:
 def test_replicas_that_it_has_failed_on_were_no_candidates() -> None:
     story = Story("a", "b", "c")
     send = story.send()
-    why = explain(story.dispatcher.fleet, 0.0, "m", send, [next(r for r in "abc" if r != send.replica)])
+    why = explain(story.dispatcher.fleet, 0.0, "m", "", send, [next(r for r in "abc" if r != send.replica)])
     assert why is not None and len(why.others) == 1
 
 
 def test_a_model_that_is_gone_has_no_explanation() -> None:
     story = Story("a")
-    assert explain(story.dispatcher.fleet, 0.0, "other", story.send()) is None
+    assert explain(story.dispatcher.fleet, 0.0, "other", "", story.send()) is None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -69,7 +69,7 @@ def test_explaining_changes_nothing(seed: int, policy: str) -> None:
         if isinstance(answer, Send):
             running.append(answer.request)
             before = checkpoint.pack(story.dispatcher)
-            explain(story.dispatcher.fleet, story.now, "m", answer, rng.choice([(), ("a",)]), rng.randrange(5))
+            explain(story.dispatcher.fleet, story.now, "m", "", answer, rng.choice([(), ("a",)]), rng.randrange(5))
             assert checkpoint.pack(story.dispatcher) == before
         if running and rng.random() < 0.5:
             story.finish(running.pop(rng.randrange(len(running))))
