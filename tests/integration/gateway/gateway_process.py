@@ -75,6 +75,11 @@ class GatewayProcess:
         finally:
             writer.close()
 
+    def close_stdout(self) -> None:
+        """Our end of the pipe."""
+        transport = self.process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
+        transport.close()
+
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.process.returncode is None:
             self.process.send_signal(number)
