@@ -176,4 +176,4 @@ class Issuer:
         if problem is None:
             log.info("gateway.oidc: works again")
         else:
-            log.warning("gateway.oidc: %s (the %d known keys go on working)", problem, len(self._keys))
+            log.warning("gateway.oidc: %s (the %d known key(s) go on working)", problem, len(self._keys))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -65,7 +65,8 @@ class _Followed:
             problem = error.message if isinstance(error, KilocardError) else f"{type(error).__name__}, a fault"
             if problem != self.problem:
                 self.problem = problem
-                log.warning("%s: %s (its %d known keys go on working)", self.source.place, problem, len(self.keys))
+                known = _count(self.keys)
+                log.warning("%s: %s (its %d known key(s) go on working)", self.source.place, problem, known)
             return False
         if self.problem is not None:
             self.problem = None
@@ -106,6 +107,8 @@ class KeyRing:
         self._tasks: list[asyncio.Task[None]] = []
         self._access = Access(tenants)
         self._expires: float | None = None
+        #: keys that let somebody in now
+        self._good = 0
         self._said: tuple[list[str], int] = ([], 0)
 
     async def start(self) -> None:
@@ -114,7 +117,7 @@ class KeyRing:
         if self._tokens is not None:
             await self._tokens.start(self._tenants, self._build)
         self._build()
-        if self._tenants and not self._keys() and self._tokens is None:
+        if self._tenants and not self._good and self._tokens is None:
             log.warning(
                 "There are tenants and no key of any of them: nobody can use this gateway. "
                 "`kilocard keys create TENANT` makes a key."
@@ -146,7 +149,7 @@ class KeyRing:
         declared = self._tenants
         found = [Source("cluster", sum(len(tenant.keys) for tenant in declared.values()), None, 0.0)]
         for one in self._followed:
-            count = sum(key.tenant in declared for key in one.keys)
+            count = _count(key for key in one.keys if key.tenant in declared)
             age = None if one.well_at is None else now - one.well_at
             found.append(Source(one.source.name, count, one.problem, age))
         return found if self._tokens is None else [*found, self._tokens.source()]
@@ -157,7 +160,7 @@ class KeyRing:
         while True:
             await asyncio.sleep(EVERY)
             if await one.look():
-                log.info("%s: %d keys taken over", one.source.place, len(one.keys))
+                log.info("%s has changed: %d key(s) in it", one.source.place, _count(one.keys))
                 self._build()
 
     async def _watch_the_clock(self) -> None:
@@ -168,14 +171,11 @@ class KeyRing:
             if self._expires is not None and now >= self._expires:
                 self._build()
 
-    def _keys(self) -> int:
-        return sum(source.keys for source in self.sources())
-
     def _build(self) -> None:
         """Another Access out of what is known now."""
         tenants = self._tenants
         keys = merged(tenants, [list(cluster_keys(tenants)), *(one.keys for one in self._followed)], self._wall())
-        self._expires = keys.expires
+        self._expires, self._good = keys.expires, len(keys.tenants)
         said = (keys.undeclared, keys.contested)
         if said != self._said:
             self._said = said
@@ -190,6 +190,10 @@ class KeyRing:
                 )
         self._access = Access(tenants, keys.tenants, None if self._tokens is None else self._tokens.verify)
         self._swap(self._access)
+
+
+def _count(keys: Iterable[Key]) -> int:
+    return sum(not key.revoked for key in keys)
 
 
 def _few(names: list[str]) -> str:

@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
     #: "cluster", "keys_file", "store" or "oidc"
     name: str
-    #: keys that it has for declared tenants, whether or not they are still good
+    #: keys that it has for declared tenants, revoked ones left out
     keys: int
     #: what is wrong with it; None: nothing. What it said last goes on counting
     problem: str | None
