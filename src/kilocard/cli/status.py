@@ -92,6 +92,28 @@ def show(state: dict[str, Any]) -> None:
             del cells[7]
         table.add_row(*cells)
     results.print(table)
+    if tenants := state.get("tenants"):
+        results.print(_tenants(tenants))
+
+
+def _tenants(tenants: list[dict[str, Any]]) -> Table:
+    """A line for each limit; what a tenant has under way stands beside its first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("tenant", "in flight", "tokens/min", "limit", "model", "used", "of", "left"):
+        table.add_column(
+            name,
+            justify="right" if name in {"in flight", "tokens/min", "used", "of", "left"} else "left",
+            overflow="fold",
+        )
+    for tenant in tenants:
+        who = [escape(tenant["id"]), str(tenant["in_flight"]), f"{tenant['used_this_minute']:,}"]
+        for limit in tenant["limits"]:
+            left = max(0, limit["of"] - limit["used"])
+            colour = "red" if left == 0 else "yellow" if left < limit["of"] / 10 else "default"
+            numbers = [f"{limit['used']:,}", f"{limit['of']:,}", f"[{colour}]{left:,}[/]"]
+            table.add_row(*who, limit["limit"], escape(limit["model"]), *numbers)
+            who = ["", "", ""]
+    return table
 
 
 def _number(value: float | None) -> str:

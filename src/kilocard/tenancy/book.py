@@ -33,6 +33,8 @@ class Book:
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str], Account] = {}
+        #: the last place of each scope; good for its limits and its day
+        self._places: dict[tuple[str, str], Place] = {}
         self._budgets: dict[BudgetKey, Budget] = {}
         self._leases: dict[int | str, _Lease] = {}
         self._ids = itertools.count(1)
@@ -52,16 +54,19 @@ class Book:
         places = []
         fits = True
         for scope in ask.scopes:
-            place = self._place(scope, second, dates)
+            place = self._places.get((scope[0], scope[1]))
+            if place is None or place.dates is not dates or place.scope is not scope:
+                place = self._place(scope, dates)
+            place.account.turn(second)
             fits = fits and place.fits(tokens)
             places.append(place)
         if not fits:
-            return self._denied(ask, tokens, now, dates, places)
+            return self._denied(ask, tokens, now, places)
         for place in places:
             place.take(tokens)
         number = next(self._ids)
         self._leases[number] = _Lease(second, tokens, places)
-        return Grant(number, ask, tokens, *_left(places, now, ask.wall, dates))
+        return Grant(number, ask, tokens, *_left(places, now, ask.wall))
 
     def settle(self, grant: Grant, tokens: int | None, now: float) -> None:
         lease = self._leases.pop(grant.id, None)
@@ -111,18 +116,19 @@ class Book:
 
     # -- inside
 
-    def _place(self, scope: Scope, second: int, dates: Periods) -> Place:
+    def _place(self, scope: Scope, dates: Periods) -> Place:
         tenant, model, limits = scope
         account = self._accounts.get((tenant, model))
         if account is None:
             account = self._accounts[tenant, model] = Account()
-        account.turn(second)
-        return Place(
+        place = self._places[tenant, model] = Place(
             scope,
             account,
+            dates,
             None if limits.tokens_per_day is None else self._budget(BudgetKey(tenant, model, dates.day)),
             None if limits.tokens_per_month is None else self._budget(BudgetKey(tenant, model, dates.month)),
         )
+        return place
 
     def _budget(self, key: BudgetKey) -> Budget:
         budget = self._budgets.get(key)
@@ -136,23 +142,24 @@ class Book:
             dates = self._dates = periods(wall)
             # A lease keeps its own budgets, so those of closed periods can go while requests still run.
             self._budgets = {key: it for key, it in self._budgets.items() if not dates.closed(key.period)}
+            self._places.clear()
         return dates
 
-    def _denied(self, ask: Ask, tokens: int, now: float, dates: Periods, places: list[Place]) -> Denied:
-        left = _left(places, now, ask.wall, dates)
+    def _denied(self, ask: Ask, tokens: int, now: float, places: list[Place]) -> Denied:
+        left = _left(places, now, ask.wall)
         found = exceeding(ask, tokens)
         if found is not None:
             return never(ask, found, left)
         blocks: list[Block] = []
         for place in places:
-            blocks += place.blocks(tokens, now, ask.wall, dates)
+            blocks += place.blocks(tokens, now, ask.wall)
         return later(ask, blocks, left)
 
 
-def _left(places: list[Place], now: float, wall: float, dates: Periods) -> tuple[Standing | None, Standing | None]:
+def _left(places: list[Place], now: float, wall: float) -> tuple[Standing | None, Standing | None]:
     """The tightest limit of requests, and of tokens."""
-    requests, tokens = places[0].requests_left(now), places[0].tokens_left(now, wall, dates)
+    requests, tokens = places[0].requests_left(now), places[0].tokens_left(now, wall)
     for place in places[1:]:
         requests = tighter(requests, place.requests_left(now))
-        tokens = tighter(tokens, place.tokens_left(now, wall, dates))
+        tokens = tighter(tokens, place.tokens_left(now, wall))
     return requests, tokens

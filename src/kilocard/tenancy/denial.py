@@ -36,8 +36,8 @@ def never(ask: Ask, found: tuple[str, int, Scope], left: tuple[Standing | None, 
     kind, limit, scope = found
     output = f" and {ask.output_tokens} for the answer" if ask.output_tokens else ""
     message = (
-        f"This request needs about {ask.prompt_tokens} tokens for the prompt{output}. {_who(scope)} may use {limit} in "
-        f"a {_SPAN[kind]} at all, so it never passes: ask for a shorter answer or send a shorter prompt."
+        f"This request needs about {ask.prompt_tokens} tokens for the prompt{output}. {_who(scope)} may use at most "
+        f"{limit} in a {_SPAN[kind]}, so it never passes: ask for a shorter answer or send a shorter prompt."
     )
     return Denied(REQUEST_EXCEEDS_LIMIT, message, None, *left)
 

@@ -25,17 +25,20 @@ SLOT_WAIT = 1.0
 class Account:
     """The counters of one scope. All are kept whichever limits are set, so that a new limit finds its minute."""
 
-    __slots__ = ("in_flight", "requests", "tokens")
+    __slots__ = ("_second", "in_flight", "requests", "tokens")
 
     def __init__(self) -> None:
+        self._second = 0
         self.requests = Window()
         self.tokens = Window()
         #: leases that are not settled; only taking and settling one changes it
         self.in_flight = 0
 
     def turn(self, second: int) -> None:
-        self.requests.turn(second)
-        self.tokens.turn(second)
+        if second > self._second:
+            self._second = second
+            self.requests.turn(second)
+            self.tokens.turn(second)
 
 
 class Block(NamedTuple):
@@ -49,61 +52,71 @@ class Block(NamedTuple):
 
 
 class Place:
-    """A scope, its account, and the budgets that pay for a request. A lease keeps its places until it is settled."""
+    """A scope, its account, and the budgets of one day and month. A lease keeps its places until it is settled."""
 
-    __slots__ = ("account", "day", "month", "scope")
+    __slots__ = ("_concurrency", "_per_day", "_per_month", "_rpm", "_tpm", "account", "dates", "day", "month", "scope")
 
-    def __init__(self, scope: Scope, account: Account, day: Budget | None, month: Budget | None) -> None:
+    def __init__(
+        self, scope: Scope, account: Account, dates: Periods, day: Budget | None, month: Budget | None
+    ) -> None:
         self.scope = scope
         self.account = account
+        self.dates = dates
         #: None: no such budget
         self.day = day
         self.month = month
+        # Found once rather than for each request: it is asked for them a few times a request.
+        self._rpm, self._tpm, self._concurrency, self._per_day, self._per_month = limits_of(scope)
 
     def fits(self, tokens: int) -> bool:
-        rpm, tpm, concurrency, per_day, per_month = limits_of(self.scope)
         account, day, month = self.account, self.day, self.month
         return not (
-            (rpm is not None and account.requests.total >= rpm)
-            or (concurrency is not None and account.in_flight >= concurrency)
-            or (tpm is not None and account.tokens.total + tokens > tpm)
-            or (per_day is not None and day is not None and day.used + tokens > per_day)
-            or (per_month is not None and month is not None and month.used + tokens > per_month)
+            (self._rpm is not None and account.requests.total >= self._rpm)
+            or (self._concurrency is not None and account.in_flight >= self._concurrency)
+            or (self._tpm is not None and account.tokens.total + tokens > self._tpm)
+            or (day is not None and self._per_day is not None and day.settled + day.held + tokens > self._per_day)
+            or (
+                month is not None
+                and self._per_month is not None
+                and month.settled + month.held + tokens > self._per_month
+            )
         )
 
-    def blocks(self, tokens: int, now: float, wall: float, dates: Periods) -> Iterator[Block]:
+    def blocks(self, tokens: int, now: float, wall: float) -> Iterator[Block]:
         """Each limit that the request does not fit under. None of them is less than the request as a whole."""
-        rpm, tpm, concurrency, per_day, per_month = limits_of(self.scope)
-        account, day, month, scope = self.account, self.day, self.month, self.scope
+        account, day, month, scope, dates = self.account, self.day, self.month, self.scope, self.dates
+        rpm, tpm, concurrency = self._rpm, self._tpm, self._concurrency
         if rpm is not None and (over := account.requests.total + 1 - rpm) > 0:
             yield Block(REQUESTS_PER_MINUTE, rpm, scope, account.requests.wait(over, now))
         if tpm is not None and (over := account.tokens.total + tokens - tpm) > 0:
             yield Block(TOKENS_PER_MINUTE, tpm, scope, account.tokens.wait(over, now))
         if concurrency is not None and account.in_flight >= concurrency:
             yield Block(CONCURRENCY, concurrency, scope, SLOT_WAIT)
-        if per_day is not None and day is not None and day.used + tokens > per_day:
-            yield Block(TOKENS_PER_DAY, per_day, scope, dates.day_end - wall)
-        if per_month is not None and month is not None and month.used + tokens > per_month:
-            yield Block(TOKENS_PER_MONTH, per_month, scope, dates.month_end - wall)
+        if day is not None and self._per_day is not None and day.used + tokens > self._per_day:
+            yield Block(TOKENS_PER_DAY, self._per_day, scope, dates.day_end - wall)
+        if month is not None and self._per_month is not None and month.used + tokens > self._per_month:
+            yield Block(TOKENS_PER_MONTH, self._per_month, scope, dates.month_end - wall)
 
     def requests_left(self, now: float) -> Standing | None:
-        limit = self.scope.limits.requests_per_minute
+        limit = self._rpm
         if limit is None:
             return None
         window = self.account.requests
         return Standing(limit, max(0, limit - window.total), window.reset(now))
 
-    def tokens_left(self, now: float, wall: float, dates: Periods) -> Standing | None:
+    def tokens_left(self, now: float, wall: float) -> Standing | None:
         """The tightest of minute, day and month."""
-        _, tpm, _, per_day, per_month = limits_of(self.scope)
+        tpm, day, month = self._tpm, self.day, self.month
         best = None
         if tpm is not None:
             window = self.account.tokens
             best = Standing(tpm, max(0, tpm - window.total), window.reset(now))
-        if per_day is not None and self.day is not None:
-            best = tighter(best, Standing(per_day, max(0, per_day - self.day.used), dates.day_end - wall))
-        if per_month is not None and self.month is not None:
-            best = tighter(best, Standing(per_month, max(0, per_month - self.month.used), dates.month_end - wall))
+        if day is not None and self._per_day is not None:
+            left = Standing(self._per_day, max(0, self._per_day - day.used), self.dates.day_end - wall)
+            best = tighter(best, left)
+        if month is not None and self._per_month is not None:
+            left = Standing(self._per_month, max(0, self._per_month - month.used), self.dates.month_end - wall)
+            best = tighter(best, left)
         return best
 
     def take(self, tokens: int) -> None:
