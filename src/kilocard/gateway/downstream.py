@@ -11,6 +11,7 @@ from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
 from kilocard.gateway.framing import Arrival, RequestFramer
 from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
 from kilocard.gateway.local_answer import turned_away
+from kilocard.gateway.rate_headers import without_limits
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class ClientConnection(asyncio.Protocol):
         if framing is None:
             self.keep_alive = False
         if self.headers:
-            block += self.headers
+            block = without_limits(block) + self.headers
         self.transport.write(
             b"%bx-request-id: %b\r\n%b%b\r\n" % (block, self.request_id, framing or b"", self._connection_header())
         )
@@ -222,7 +223,7 @@ class ClientConnection(asyncio.Protocol):
         if not self.request_id:
             self.request_id = self.plane.new_request_id()
         if self.headers:
-            block += self.headers
+            block = without_limits(block) + self.headers
         if self.keep_alive and self.can_chunk:
             self.transport.write(
                 b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (block, self.request_id, len(body), body)

@@ -88,12 +88,7 @@ class Limiting:
         inbound = exchange.inbound
         tokens: int | None = used.prompt + used.output
         if used is NOTHING:
-            if outcome == "ok":
-                tokens = grant.tokens  # an engine that does not say what it used
-            elif outcome == "client_gone" and exchange.sent_at:
-                tokens = grant.ask.prompt_tokens  # it was computed, or about to be
-            else:
-                tokens = None
+            tokens = grant.tokens if outcome == "ok" else None  # ok: the engine did not say what it used
         elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
             self._estimates.learn(inbound.tenant.name, inbound.model, inbound.text_bytes, used.prompt)
         self.store.settle(grant, tokens if tokens is None else min(tokens, _MOST_TOKENS), now)

@@ -35,6 +35,16 @@ def refusal_headers(denied: Denied) -> bytes:
     return rate_headers(denied) + b"retry-after-ms: %d\r\n" % ceil(max(0.001, denied.retry_after) * 1000)
 
 
+def without_limits(block: bytes) -> bytes:
+    """A response's head without limits that are not the tenant's but ours, at a provider behind the gateway."""
+    if _FIELD not in block.lower():
+        return block
+    return b"".join(line for line in block.splitlines(keepends=True) if not line.lower().startswith(_FIELD))
+
+
+_FIELD = b"x-ratelimit-"
+
+
 def _duration(seconds: float) -> bytes:
     """As OpenAI writes it: 120ms, 1s, 6m0s, 23h59m1s. Rounded up, so that it is over then."""
     if seconds < 1:

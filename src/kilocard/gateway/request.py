@@ -92,6 +92,12 @@ class Inbound:
         """Bytes of the body that prompt_tokens were estimated from."""
         return (self.prompt_tokens - 1) * tokens.BYTES_PER_TOKEN
 
+    @property
+    def uncounted_prompt(self) -> int:
+        """What a prompt is charged that no engine counted. A form's bytes are a recording or a picture and say nothing
+        about tokens; for some routes no model runs."""
+        return 0 if self.route.multipart or self.route.free else self.prompt_tokens
+
     def first_token_limit(self, timeouts: Timeouts) -> float:
         """Seconds until the first byte of an answer has to come.
 

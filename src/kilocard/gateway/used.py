@@ -23,7 +23,7 @@ def used(exchange: Exchange, outcome: str) -> Tokens:
         usage = exchange.usage
         if usage is None:
             if outcome == "client_gone" and exchange.sent_at:
-                return Tokens(exchange.inbound.prompt_tokens, 0, 0, True)
+                return Tokens(exchange.inbound.uncounted_prompt, 0, 0, True)
             return NOTHING
         return tuple.__new__(Tokens, (usage.prompt or 0, usage.output or 0, usage.cached or 0, False))
     whole = outcome == "ok"
@@ -33,7 +33,7 @@ def used(exchange: Exchange, outcome: str) -> Tokens:
     prompt, output, cached = relay.usage or (None, None, None)
     estimated = not whole or prompt is None or output is None
     if prompt is None:
-        prompt = exchange.inbound.prompt_tokens
+        prompt = exchange.inbound.uncounted_prompt
     if output is None or not whole:
         output = max(events, output or 0)
     return Tokens(prompt, output, cached or 0, estimated)

@@ -386,6 +386,18 @@ def test_the_headers_are_on_every_answer_of_a_limited_tenant_and_of_no_other() -
     run(story())
 
 
+def test_limits_of_a_provider_behind_the_gateway_are_not_passed_off_as_the_tenants() -> None:
+    async def provider(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(extra=b"X-RateLimit-Limit-Requests: 7\r\nx-other: 1\r\n"))
+
+    async def story() -> None:
+        async with limited_gateway(provider, tenants=acme(requests_per_minute=99)) as acmes:
+            headers = (await acmes.chat(max_tokens=5)).headers
+            assert (headers["x-ratelimit-limit-requests"], headers["x-other"]) == ("99", "1")
+
+    run(story())
+
+
 def test_state_and_metrics_say_what_is_used_and_left() -> None:
     async def story() -> None:
         tenants = acme(TenantLimits(concurrency=4), tokens_per_minute=1000, tokens_per_day=5000)

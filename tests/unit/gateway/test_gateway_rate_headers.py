@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kilocard.gateway.rate_headers import rate_headers, refusal_headers
+from kilocard.gateway.rate_headers import rate_headers, refusal_headers, without_limits
 from kilocard.spec.model import TenantLimits
 from kilocard.tenancy.limits import Ask, Denied, Grant, Scope, Standing
 
@@ -41,3 +41,9 @@ def test_a_refusal_says_when_or_that_it_is_final() -> None:
     assert refusal_headers(Denied("concurrency", "", 0.25, None, None)) == b"retry-after-ms: 250\r\n"
     assert refusal_headers(Denied("concurrency", "", 0.0, None, None)) == b"retry-after-ms: 1\r\n"
     assert refusal_headers(Denied("request_exceeds_limit", "", None, None, None)) == b"x-should-retry: false\r\n"
+
+
+def test_a_providers_own_limits_are_not_the_tenants() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nX-RateLimit-Limit-Requests: 5\r\ndate: x\r\n"
+    assert without_limits(head) == b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ndate: x\r\n"
+    assert without_limits(head[:17]) == head[:17]

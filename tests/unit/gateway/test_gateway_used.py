@@ -24,7 +24,7 @@ def ended(
         relay = EventRelay(hide_usage=True)
         relay.feed(CONTENT * content)
         relay.usage = said or usage
-    inbound = SimpleNamespace(prompt_tokens=100)
+    inbound = SimpleNamespace(uncounted_prompt=100)
     return SimpleNamespace(usage=usage, relay=relay, events=passed, inbound=inbound, sent_at=8.0)
 
 
