@@ -8,6 +8,7 @@ import json
 import random
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,25 @@ def test_each_file_of_a_rotated_log_replays_alone(tmp_path: Path) -> None:
     first, second, *_ = lines(path)
     assert first["kilocard"] and "checkpoint" in second
     assert sorted(file.name for file in tmp_path.iterdir()) == ["decisions.jsonl", "decisions.jsonl.1"]
+
+
+def test_changes_of_the_cluster_file_are_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+
+    async def story() -> None:
+        async with gateway_over(flaky(1), flaky(2), model=MODEL, gateway=recorded(path), max_in_flight=3) as setup:
+            await asyncio.gather(*(setup.chat() for _ in range(20)))
+            spec = setup.gateway.spec
+            for change in ({"policy": "round_robin"}, {"hold": HoldSpec(3, 0.2)}, {"policy": "adaptive"}):
+                load = [asyncio.ensure_future(setup.chat()) for _ in range(20)]
+                await asyncio.sleep(0.01)
+                spec = replace(spec, models={"m": replace(spec.models["m"], **change)})
+                assert setup.gateway.reload(spec).changed
+                await asyncio.gather(*load)
+
+    run(story())
+    assert parity(path).requests == 80
+    assert sum(line[0][0] == "reconfigured" for line in lines(path) if isinstance(line, list)) == 3
 
 
 def test_no_prompt_and_no_key_is_in_the_log_and_only_its_owner_reads_it(tmp_path: Path) -> None:
