@@ -8,6 +8,7 @@
     │   ├── Forbidden                  403   a known key that may not do this
     │   ├── NotFound                   404
     │   ├── MethodNotAllowed           405
+    │   ├── PoisonRequest              422   replicas died of it; refused for a while
     │   ├── BodyTooLarge               413
     │   ├── HeaderTooLarge             431
     │   ├── RequestTimeout             408   the client took too long to send its request
@@ -106,6 +107,13 @@ class MethodNotAllowed(ClientError):
 class RequestTimeout(ClientError):
     http_status = 408
     default_code = "request_timeout"
+
+
+class PoisonRequest(ClientError):
+    """Replicas died while they worked on this request; it is in quarantine, for `retry_after` seconds more."""
+
+    http_status = 422
+    default_code = "poison_request"
 
 
 class BodyTooLarge(ClientError):

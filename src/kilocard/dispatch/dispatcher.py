@@ -7,13 +7,15 @@ from random import Random
 from typing import Any
 
 from kilocard.dispatch import events as ev
-from kilocard.dispatch import isolation, peers, refusals
+from kilocard.dispatch import isolation, refusals
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.events import Event, Fault
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
 from kilocard.dispatch.instructions import Drained, Instruction, Probe
+from kilocard.dispatch.membership import Membership
 from kilocard.dispatch.placing import Placer
+from kilocard.dispatch.quarantine import Quarantine
 from kilocard.dispatch.reconfigure import Reconfigurer
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.request import LiveRequest
@@ -55,11 +57,14 @@ class Dispatcher:
         self._private = self.fleet.private
         self._replicas = self.fleet.replicas
         self._requests: dict[int, LiveRequest] = {}
-        placer = Placer(self.fleet, self.stats)
+        self.quarantine = Quarantine(self.stats)
+        placer = Placer(self.fleet, self.quarantine, self.stats)
         self._place = placer.place
         self._refuse = placer.refuse
+        self._incidents = self.quarantine.incidents
         self._room = WaitingRoom(placer, self._requests, self.stats)
         self._retry = Retrier(placer, self._room, self._requests, self.stats).retry
+        members = Membership(self.fleet, self._room, self.quarantine, self.stats, rng)
         self._handlers: dict[type, Callable[[Any], Sequence[Instruction]]] = {
             ev.Arrived: self._arrived,
             ev.Answered: self._answered,
@@ -67,13 +72,13 @@ class Dispatcher:
             ev.Finished: self._finished,
             ev.Failed: self._failed,
             ev.Abandoned: self._abandoned,
-            ev.ReplicaUp: self._replica_up,
-            ev.ReplicaDraining: self._replica_draining,
-            ev.ReplicaGone: self._replica_gone,
-            ev.Scraped: self._scraped,
-            ev.PeerLoad: self._peer_load,
-            ev.PeerEjected: self._peer_ejected,
-            ev.Probed: self._probed,
+            ev.ReplicaUp: members.up,
+            ev.ReplicaDraining: members.draining,
+            ev.ReplicaGone: members.gone,
+            ev.Scraped: members.scraped,
+            ev.PeerLoad: members.peer_load,
+            ev.PeerEjected: members.peer_ejected,
+            ev.Probed: members.probed,
             ev.Tick: self._tick,
             ev.Reconfigured: Reconfigurer(self.fleet, placer, self._room, self._requests, rng).change,
         }
@@ -102,7 +107,7 @@ class Dispatcher:
     # --- a request's life
 
     def _arrived(self, event: ev.Arrived) -> Sequence[Instruction]:
-        now, id, name, prompt, declared, deadline, tenant, _, _ = event
+        now, id, name, prompt, declared, deadline, tenant, _, _, fingerprint = event
         model = self._models.get(name)
         if self._private:
             model = self._private.get((name, tenant), model)
@@ -118,6 +123,8 @@ class Dispatcher:
         expected = int(declared * model.used_share)
         route = model.only or model.draw(self._rng)
         request = LiveRequest(id, model, route, prompt, expected, declared, event)
+        if fingerprint and (poison := self.quarantine.arrived(now, request, fingerprint)) is not None:
+            return (self._refuse(id, poison),)
         self._requests[id] = request
         if not model.hold.waiting:
             send = self._place(now, request)
@@ -139,6 +146,10 @@ class Dispatcher:
         request.pending = False
         request.content_at = now
         replica.first_content(request.prompt)
+        if request.mark is not None:
+            self.quarantine.answered(now, request, request.mark, whole=False)
+        if self._incidents:
+            self.quarantine.lives(now, replica.id, proof=True)
         pool = replica.pool
         if pool.observers:
             outcome = Outcome(now, request.prompt, now - request.sent_at, None, None, False)
@@ -175,6 +186,10 @@ class Dispatcher:
         pool = replica.pool
         if pool.observers:
             self._observe_end(now, request, replica, produced)
+        if self._incidents and status < 500:
+            self.quarantine.lives(now, replica.id, proof=True)
+        if request.mark is not None and status < 500:
+            self.quarantine.answered(now, request, request.mark, whole=True)
         if status >= 500:
             self.fleet.failed(now, replica, Fault.STATUS, request.sent_at, request.trial)
         else:
@@ -194,6 +209,8 @@ class Dispatcher:
     def _give_back(self, now: float, request: LiveRequest, replica: Replica) -> Sequence[Instruction]:
         """The lease ends, exactly once: `request.replica` is its only copy."""
         request.replica = None
+        if request.mark is not None:
+            self.quarantine.left(request, request.mark, replica)
         replica.end(request.prompt, request.output, request.pending)
         pool = replica.pool
         if replica.listed and replica.health.state is State.READY:
@@ -227,7 +244,7 @@ class Dispatcher:
     # --- failure
 
     def _failed(self, event: ev.Failed) -> Sequence[Instruction]:
-        now, id, fault, status, detail = event
+        now, id, fault, status, detail, fingerprint = event
         request = self._requests.get(id)
         if request is None:
             self.stats.late_events += 1
@@ -244,11 +261,12 @@ class Dispatcher:
             self.fleet.failed(now, replica, fault, request.sent_at, request.trial)
             for policy in replica.pool.observers:
                 policy.observe(replica, Outcome(now, request.prompt, None, None, None, True))
+        news = self.quarantine.failed(now, request, replica, fault, fingerprint)
         after = self._give_back(now, request, replica)
         request.trial = False
         request.pending = True
         request.spent += 1
-        request.all_connect = request.all_connect and fault is Fault.CONNECT
+        request.worked += fault is not Fault.CONNECT or bool(fingerprint)
         if replica.id not in request.tried:
             request.tried += (replica.id,)
         answer = (
@@ -256,75 +274,18 @@ class Dispatcher:
         )
         if answer is None:
             del self._requests[id]
-            answer = (self._refuse(id, refusals.upstream(fault, detail, request.attempts)),)
-        return (*answer, *after)
+            mark = request.mark
+            if content or mark is None or mark.conviction is None:
+                answer = (self._refuse(id, refusals.upstream(fault, detail, request.attempts)),)
+            else:
+                answer = (self._refuse(id, refusals.poison(mark.conviction, now)),)
+        return (*answer, *after, *news)
 
-    # --- replicas
-
-    def _replica_up(self, event: ev.ReplicaUp) -> Sequence[Instruction]:
-        now, id, pool_name = event
-        replica = self.fleet.up(now, id, pool_name)
-        if replica is not None and self._room.count:
-            return self._room.release(now, replica.pool)
-        return NOTHING
-
-    def _replica_draining(self, event: ev.ReplicaDraining) -> Sequence[Instruction]:
-        replica = self.fleet.drain(event.now, event.replica)
-        if replica is None:
-            return NOTHING
-        out: list[Instruction] = [] if replica.in_flight else [Drained(replica.id)]
-        if self._room.count:
-            out.extend(self._room.release(event.now, replica.pool))
-        return out
-
-    def _replica_gone(self, event: ev.ReplicaGone) -> Sequence[Instruction]:
-        replica = self.fleet.gone(event.now, event.replica)
-        if replica is not None and self._room.count:
-            return self._room.release(event.now, replica.pool)
-        return NOTHING
-
-    def _scraped(self, event: ev.Scraped) -> Sequence[Instruction]:
-        now, id, sample = event
-        replica = self._replicas.get(id)
-        if replica is None:
-            self.stats.late_events += 1
-            return NOTHING
-        if sample is None:
-            self.stats.scrapes_failed += 1
-            return NOTHING
-        if self.fleet.scraped(now, replica, sample) and self._room.count:
-            return self._room.release(now, replica.pool)
-        return NOTHING
-
-    def _peer_load(self, event: ev.PeerLoad) -> Sequence[Instruction]:
-        replica = self._replicas.get(event.replica)
-        if replica is None:
-            self.stats.late_events += 1
-        elif peers.load(self.fleet, replica, event) and self._room.count:
-            return self._room.release(event.now, replica.pool)
-        return NOTHING
-
-    def _peer_ejected(self, event: ev.PeerEjected) -> Sequence[Instruction]:
-        replica = self._replicas.get(event.replica)
-        if replica is None:
-            self.stats.late_events += 1
-        else:
-            peers.ejected(self.fleet, replica, event, self._rng, self.stats)
-        return NOTHING
-
-    def _probed(self, event: ev.Probed) -> Sequence[Instruction]:
-        now, id, ok = event
-        replica = self._replicas.get(id)
-        if replica is None or replica.draining or replica.health.state is not State.PROBING:
-            self.stats.late_events += 1
-            return NOTHING
-        self.fleet.probed(now, replica, ok)
-        if self.fleet.relist(now, replica) and self._room.count:
-            return self._room.release(now, replica.pool)
-        return NOTHING
+    # --- time
 
     def _tick(self, event: ev.Tick) -> Sequence[Instruction]:
         now = event.now
         out: list[Instruction] = [Probe(id) for id in self.fleet.sweep(now)]
+        out += self.quarantine.tick(now)
         self._room.tick(now, self.fleet.queues, out)
         return out

@@ -38,6 +38,7 @@ class Arrived(NamedTuple):
     tenant: str = ""
     priority: int = 1  # strict class; a lower one leaves the hold queue first
     weight: float = 1.0  # the tenant's share within its class
+    fingerprint: str = ""  # of the body, where its length is in Quarantine.sizes
 
 
 class Answered(NamedTuple):
@@ -72,6 +73,7 @@ class Failed(NamedTuple):
     fault: Fault
     status: int | None  # the HTTP status for Fault.STATUS
     detail: str  # for people
+    fingerprint: str = ""  # of the body, where the replica may have died of it
 
 
 class Abandoned(NamedTuple):

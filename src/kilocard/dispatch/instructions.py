@@ -33,9 +33,11 @@ class Refuse(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Ask this ejected replica whether it serves again; report with Probed."""
+    """Ask this replica, which is ejected or has just failed, whether it serves; report with Probed."""
 
     replica: str
+    #: ask only whether it lives
+    liveness: bool = False
 
 
 class Drained(NamedTuple):
@@ -44,4 +46,14 @@ class Drained(NamedTuple):
     replica: str
 
 
-Instruction = Send | Hold | Refuse | Probe | Drained
+class Convicted(NamedTuple):
+    """Replicas died of this body: it is refused for `ttl` seconds. Worth a line in the log."""
+
+    request: int
+    fingerprint: str
+    model: str
+    replicas: tuple[str, ...]
+    ttl: float
+
+
+Instruction = Send | Hold | Refuse | Probe | Drained | Convicted

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from kilocard.core.decision import Decision
 from kilocard.core.errors import KilocardError
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import Signal, State
 from kilocard.dispatch.instructions import Refuse, Send
+from kilocard.dispatch.quarantine import Quarantine
 from kilocard.dispatch.request import LiveRequest
 from kilocard.dispatch.stats import Stats
 
@@ -17,15 +20,22 @@ _new = tuple.__new__
 class Placer:
     """Turns a request into a Send or a Refuse, and counts both."""
 
-    def __init__(self, fleet: Fleet, stats: Stats) -> None:
+    def __init__(self, fleet: Fleet, quarantine: Quarantine, stats: Stats) -> None:
         self._fleet = fleet
+        self._quarantine = quarantine
         self._stats = stats
         self._replicas = fleet.replicas
 
     def place(self, now: float, request: LiveRequest) -> Send | None:
         """Send the request to a replica that it has not failed on, if one is free."""
         route = request.route
-        tried = request.tried
+        mark = request.mark
+        tried: Container[str] = request.tried
+        if mark is not None:
+            barred = self._quarantine.barred(now, request, mark)
+            if barred is None:
+                return None
+            tried = barred
         decision = route.policy.choose(tried)
         if decision is None:
             for other in request.model.routes:
@@ -40,6 +50,8 @@ class Placer:
         request.sent_at = now
         attempt = request.attempts = request.attempts + 1
         replica.begin(request.prompt, request.output)
+        if mark is not None:
+            self._quarantine.sent(now, request, mark, replica)
         pool = replica.pool
         if replica.in_flight >= replica.limit or replica.waiting >= replica.trip:
             if replica.health.state is State.HALF_OPEN:

@@ -58,5 +58,4 @@ class Reconfigurer:
             del self._requests[request.id]
             out.append(self._refuse(request.id, isolation.no_way(self._fleet, model.spec.name, request.asked.tenant)))
         else:
-            request.all_connect = False
-            request.spent = NO_MORE
+            request.spent = request.worked = NO_MORE

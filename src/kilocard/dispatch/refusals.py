@@ -10,11 +10,13 @@ from kilocard.core.errors import (
     Forbidden,
     KilocardError,
     NotFound,
+    PoisonRequest,
     UpstreamError,
     UpstreamTimeout,
 )
 from kilocard.dispatch.config import RETRY_AFTER
 from kilocard.dispatch.events import Fault
+from kilocard.dispatch.suspicion import Conviction
 
 TIMEOUTS = frozenset({Fault.FIRST_TOKEN, Fault.IDLE, Fault.TOTAL})
 
@@ -55,6 +57,17 @@ def no_capacity(code: str, model: str, seconds: float, held: int) -> KilocardErr
         case _:
             message = f"model {model}: every replica was busy for {seconds:.3g} s; try again later"
     return CapacityError(message, code=code, retry_after=RETRY_AFTER[code])
+
+
+def poison(conviction: Conviction, now: float) -> KilocardError:
+    left = max(1.0, conviction.until - now)
+    count = len(conviction.replicas)
+    message = (
+        f"{count} replica{'s' if count > 1 else ''} of model {conviction.model} died while working on this very "
+        f"request, so it is not sent to another one for the next {left:.0f} s. Change the request, or report it to "
+        f"whoever runs the engines as {conviction.fingerprint.rpartition('-')[2][:8]}"
+    )
+    return PoisonRequest(message, retry_after=left)
 
 
 def upstream(fault: Fault, detail: str, attempts: int) -> KilocardError:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kilocard.dispatch.events import Arrived
     from kilocard.dispatch.fair import Flow
     from kilocard.dispatch.replica import Replica
+    from kilocard.dispatch.suspicion import Mark
     from kilocard.dispatch.topology import Model, Route
 
 
@@ -17,9 +18,9 @@ class LiveRequest:
     """`replica` is the lease: the very object, not its id, so a replica that goes and comes back is another one."""
 
     __slots__ = (
-        "all_connect", "asked", "attempts", "content_at", "declared", "fault", "flow", "held_at", "hold_until", "id",
-        "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at", "spent", "trial", "tried",
-        "turn",
+        "asked", "attempts", "content_at", "declared", "fault", "flow", "held_at", "hold_until", "id", "mark",
+        "marked_at", "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at", "spent",
+        "trial", "tried", "turn", "worked",
     )  # fmt: skip
 
     #: set by the first hold: the tenant's flow that was charged for it, and in which turn of that flow (fair.py)
@@ -50,8 +51,11 @@ class LiveRequest:
         self.spent = 0
         #: replicas on which it failed
         self.tried: tuple[str, ...] = ()
-        #: so far no replica has even been reached
-        self.all_connect = True
+        #: those of them that reached a replica
+        self.worked = 0
+        #: its body is, or was, suspected of killing replicas
+        self.mark: Mark | None = None
+        self.marked_at = 0.0
         #: why it is held again
         self.fault: Fault | None = None
         self.held_at = 0.0

@@ -26,11 +26,14 @@ class Retrier:
         model = request.model
         members = model.members
         untried = self._untried(request, members)
-        if request.all_connect and not untried:
-            # Nothing was ever processed, so nothing is at risk: wait for whoever comes back. Each replica that
-            # refused a connection is out or rests, so this can't spin; the hold's own deadline bounds it.
+        mark = request.mark
+        if mark is not None and mark.conviction is not None:
+            return None
+        if fault is Fault.CONNECT and not untried and request.worked < model.spec.retry.attempts:
+            # Nobody is left who might take it: wait for whoever comes back. Each replica that refused a connection
+            # is out or rests, so this can't spin; the hold's own deadline bounds it.
             request.tried = ()
-            request.spent = 0
+            request.spent = request.worked
             return self._room.hold_again(now, request, fault, parked=False)
         if request.spent >= model.spec.retry.attempts:
             return None
@@ -38,6 +41,8 @@ class Retrier:
         if fault is not Fault.CONNECT and not model.budget.take(now, len(self._requests)):
             self._stats.retries_denied += 1
             return None
+        if mark is not None and mark.awaits_verdict():
+            return self._room.hold_again(now, request, fault, parked=True)
         if untried:
             send = self._place(now, request)
             if send is not None:

@@ -26,6 +26,10 @@ class Stats:
     ejections: defaultdict[str, int] = field(default_factory=_counts)
     #: endings that were not refusals: finished, abandoned
     ends: defaultdict[str, int] = field(default_factory=_counts)
+    #: replicas that died with requests of ours on them, by pool
+    deaths: defaultdict[str, int] = field(default_factory=_counts)
+    #: bodies that were found to kill replicas
+    convictions: int = 0
     overheats: int = 0
     probes: int = 0
     recoveries: int = 0

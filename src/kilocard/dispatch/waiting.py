@@ -49,7 +49,7 @@ class WaitingRoom:
             request.hold_until = min(now + spec.timeout, request.deadline)
             request.held_at = now
             request.flow = None
-        if parked:
+        if parked or (request.mark is not None and request.mark.restricted):
             hold.parked[request.id] = request
         else:
             self._line_up(request)
@@ -127,6 +127,10 @@ class WaitingRoom:
         if now >= request.hold_until:
             out.append(self.time_out(now, request))
             return True
+        if request.mark is not None and request.mark.restricted:  # since it began to wait; others need not wait for it
+            hold.drop(request)
+            hold.parked[request.id] = request
+            return True
         send = self._place(now, request)
         if send is None:
             return False
@@ -153,6 +157,14 @@ class WaitingRoom:
         for request in list(parked.values()):
             if now < request.not_before:
                 continue
+            if (mark := request.mark) is not None:
+                if mark.conviction is not None:
+                    self.leave(request)
+                    del self._requests[request.id]
+                    out.append(self._refuse(request.id, refusals.poison(mark.conviction, now)))
+                    continue
+                if mark.awaits_verdict():
+                    continue
             if (send := self._place(now, request)) is not None:
                 del parked[request.id]
                 self.count -= 1
