@@ -57,6 +57,7 @@ CLIENT = _client("""
 405 | method_not_allowed | inference routes take POST, the admin address GET | use that method
 408 | request_timeout | the request was not complete in time | send faster, or raise `gateway.limits.client_idle`
 413 | body_too_large | the body is over `gateway.limits.body` | send less, or raise it
+422 | poison_request | replicas [died of this body](../protection.md#poison-requests) | wait for Retry-After; change it
 429 | requests_per_minute | the tenant's requests of the last minute are used up | wait for Retry-After
 429 | tokens_per_minute | what is left of the tenant's tokens of the minute is too little | wait for Retry-After
 429 | concurrency | as many requests of the tenant run as may | wait for one to end

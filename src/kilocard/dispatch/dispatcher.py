@@ -102,7 +102,9 @@ class Dispatcher:
 
     def snapshot(self, now: float) -> FleetState:
         """Everything as plain data. O(replicas)."""
-        return snapshot(self.fleet, now, held=self._room.count, live=len(self._requests))
+        return snapshot(
+            self.fleet, self.quarantine.convicted.values(), now, held=self._room.count, live=len(self._requests)
+        )
 
     # --- a request's life
 

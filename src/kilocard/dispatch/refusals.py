@@ -65,7 +65,7 @@ def poison(conviction: Conviction, now: float) -> KilocardError:
     message = (
         f"{count} replica{'s' if count > 1 else ''} of model {conviction.model} died while working on this very "
         f"request, so it is not sent to another one for the next {left:.0f} s. Change the request, or report it to "
-        f"whoever runs the engines as {conviction.fingerprint.rpartition('-')[2][:8]}"
+        f"whoever runs the engines as {conviction.short}"
     )
     return PoisonRequest(message, retry_after=left)
 

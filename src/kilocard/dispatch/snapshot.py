@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TypedDict
 
 from kilocard.dispatch.config import PRIORITIES
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
 from kilocard.dispatch.replica import Replica
+from kilocard.dispatch.suspicion import Conviction
 from kilocard.dispatch.topology import Model, Pool
 
 
@@ -59,15 +61,29 @@ class ModelState(TypedDict):
     retry_budget: float
 
 
+class QuarantineState(TypedDict):
+    """A body that is refused."""
+
+    #: the beginning of its hash
+    fingerprint: str
+    model: str
+    #: that died of it
+    replicas: list[str]
+    #: requests so far
+    refused: int
+    ends_in_s: float
+
+
 class FleetState(TypedDict):
     models: list[ModelState]
     pools: list[PoolState]
     replicas: list[ReplicaState]
+    quarantine: list[QuarantineState]
     held: int
     live: int
 
 
-def snapshot(fleet: Fleet, now: float, *, held: int, live: int) -> FleetState:
+def snapshot(fleet: Fleet, convicted: Iterable[Conviction], now: float, *, held: int, live: int) -> FleetState:
     """Sorted by name; O(replicas), and of held requests O(tenants that wait)."""
     queues: dict[str, list[Model]] = {name: [] for name in fleet.models}
     for queue in fleet.queues:
@@ -76,8 +92,19 @@ def snapshot(fleet: Fleet, now: float, *, held: int, live: int) -> FleetState:
         "models": [_model(model, queues[name]) for name, model in sorted(fleet.models.items())],
         "pools": [_pool(pool) for _, pool in sorted(fleet.pools.items())],
         "replicas": [_replica(replica, now) for _, replica in sorted(fleet.replicas.items())],
+        "quarantine": [_conviction(one, now) for one in convicted],
         "held": held,
         "live": live,
+    }
+
+
+def _conviction(conviction: Conviction, now: float) -> QuarantineState:
+    return {
+        "fingerprint": conviction.short,
+        "model": conviction.model,
+        "replicas": list(conviction.replicas),
+        "refused": conviction.refused,
+        "ends_in_s": round(max(0.0, conviction.until - now), 1),
     }
 
 

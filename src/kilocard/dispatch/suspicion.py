@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from kilocard.dispatch.topology import Model
 
 
+def short(fingerprint: str) -> str:
+    """As people see it: the beginning of the hash."""
+    return fingerprint.rpartition("-")[2][:8]
+
+
 @dataclass(slots=True)
 class Conviction:
     """A body that is refused until `until`."""
@@ -23,6 +28,11 @@ class Conviction:
     until: float
     #: requests refused so far
     refused: int = 0
+
+    @property
+    def short(self) -> str:
+        """The beginning of its hash: enough for people to tell bodies apart."""
+        return short(self.fingerprint)
 
 
 class Incident:

@@ -20,6 +20,7 @@ from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, Up
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
 from kilocard.gateway.outcome import outcome
+from kilocard.gateway.poison import suspected
 from kilocard.tenancy.usage import NOTHING
 from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.failure import error_body, error_event
@@ -58,7 +59,7 @@ class Exchange:
         "_chunked", "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_head_sent",
         "_last_fault", "_length", "_pace", "_pass_on", "_task", "_upstream", "arrived", "client", "code", "content_at",
         "deadline", "events", "grant", "held_seconds", "id", "inbound", "last_at", "meters", "paused", "phase", "plane",
-        "relay", "request_id", "send", "sent_at", "status", "target", "trail", "usage", "used", "written_at",
+        "relay", "request_id", "send", "sent_at", "stale_send", "status", "target", "trail", "usage", "used", "written_at",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,8 @@ class Exchange:
         self.send: Send | None = None
         self.trail: Trail | None = None
         self.target: Target | None = None
+        #: the attempt that was on a kept connection which was lost before any answer
+        self.stale_send: Send | None = None
         self.sent_at = 0.0
         self.held_seconds = 0.0
         self.content_at = 0.0
@@ -134,7 +137,7 @@ class Exchange:
         if answer is not None and answer[0].status == 429:
             # The engines' queues are full: our capacity, not the client's quota.
             error = CapacityError("Every replica's own queue is full.", code="engine_queue_full", retry_after=2.0)
-        elif answer is not None and not self._head_sent:
+        elif answer is not None and not self._head_sent and error.http_status >= 500:
             self._answer(*answer)
             self._end("upstream_error")
             return
@@ -328,6 +331,7 @@ class Exchange:
     def on_stale(self) -> None:
         self._upstream = None
         self.plane.telemetry.stale_connection()
+        self.stale_send = self.send
         assert self.target is not None
         self._open(self.target)
 
@@ -408,7 +412,8 @@ class Exchange:
     def _failed(self, fault: Fault, status: int | None, detail: str) -> None:
         self._last_fault = fault
         self.phase = HELD if self.phase != STREAMING else self.phase
-        self.plane.tell(Failed(self.plane.clock(), self.id, fault, status, detail))
+        mark = suspected(self, fault, status)
+        self.plane.tell(Failed(self.plane.clock(), self.id, fault, status, detail, mark))
 
     def _drop_upstream(self) -> None:
         task, self._task = self._task, None
@@ -428,7 +433,8 @@ class Exchange:
         now = plane.clock()
         self.phase = DONE  # first, so that the Refuse that answers a late failure finds nothing to do
         if failed:
-            plane.tell(Failed(now, self.id, Fault.STATUS, 500, "the replica ended its stream with an error"))
+            mark = suspected(self, Fault.STATUS, 500)
+            plane.tell(Failed(now, self.id, Fault.STATUS, 500, "the replica ended its stream with an error", mark))
             plane.ended(self, "upstream_error", now)
             return
         usage = self.usage

@@ -23,7 +23,7 @@ from kilocard.dispatch.events import (
     Scraped,
     Tick,
 )
-from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
+from kilocard.dispatch.instructions import Convicted, Drained, Hold, Instruction, Probe, Refuse, Send
 from kilocard.gateway import trail
 from kilocard.gateway.config_status import ConfigStatus
 from kilocard.gateway.descriptors import most_clients
@@ -31,6 +31,7 @@ from kilocard.gateway.exchange import HELD, Exchange
 from kilocard.gateway.limiting import Limiting
 from kilocard.gateway.local_answer import LocalAnswer, turned_away
 from kilocard.gateway.local_pages import answer_locally
+from kilocard.gateway.poison import say_convicted
 from kilocard.gateway.probes import Probes
 from kilocard.gateway.replica_names import ReplicaNames
 from kilocard.gateway.request import Inbound
@@ -44,6 +45,7 @@ from kilocard.spec.model import ClusterSpec
 from kilocard.tenancy.access import ANYBODY, Access, allow
 from kilocard.tenancy.limits import LimitStore
 from kilocard.wire.failure import error_body
+from kilocard.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from kilocard.gateway.downstream import ClientConnection
@@ -70,6 +72,7 @@ class Plane:
         self.telemetry = telemetry
         self._other_meters = telemetry.model("")
         self.dispatcher = dispatcher
+        self._wanted = dispatcher.quarantine.sizes
         #: the dispatcher's, or that of somebody who listens
         self.handle: Callable[[Event], Sequence[Instruction]] = dispatcher.handle
         self.limiting = Limiting(self, limit_store)
@@ -234,9 +237,11 @@ class Plane:
                         refused.trail.refused(refused, instruction.error, event)
                     refused.refuse(instruction.error)
             elif type(instruction) is Probe:
-                self._probes.begin(instruction.replica)
+                self._probes.begin(instruction)
             elif type(instruction) is Drained:
                 self._drained(instruction.replica)
+            elif type(instruction) is Convicted:
+                say_convicted(self, instruction)
             else:
                 assert type(instruction) is Hold  # the exchange is in that state already
                 held = self.exchanges.get(instruction.request)
@@ -309,7 +314,10 @@ class Plane:
         tenant = inbound.tenant
         tokens = (inbound.prompt_tokens, inbound.output_tokens)
         id, model = exchange.id, inbound.model
-        arrived = (now, id, model, *tokens, exchange.deadline, tenant.name, tenant.priority, tenant.weight)
+        mark = ""
+        if self._wanted and len(inbound.body) in self._wanted:
+            mark = fingerprint(model, inbound.body)
+        arrived = (now, id, model, *tokens, exchange.deadline, tenant.name, tenant.priority, tenant.weight, mark)
         self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:

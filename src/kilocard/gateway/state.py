@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
             {"id": pool["name"], "engine": plane.spec.pools[pool["name"]].engine, **pool} for pool in snapshot["pools"]
         ],
         "replicas": replicas,
+        "quarantine": snapshot["quarantine"],
         "tenants": tenants(plane, now),
     }
 
@@ -79,6 +81,8 @@ class FleetMeters:
         }
         self._states = registry.gauge(names.REPLICA_STATE)
         self._held = registry.gauge(names.HELD_REQUESTS)
+        self._deaths = registry.counter(names.REPLICA_DEATHS)
+        self._quarantined = registry.gauge(names.QUARANTINED)
         self._decisions = registry.counter(names.DECISIONS)
         self._connections = registry.gauge(names.OPEN_CONNECTIONS).only
         self._buffered = registry.gauge(names.BUFFERED_BYTES).only
@@ -103,5 +107,10 @@ class FleetMeters:
             self._decisions.labels(reason).value = count
         self._connections.set(len(plane.connections))
         self._buffered.set(plane.buffered)
+        for pool, count in plane.dispatcher.stats.deaths.items():
+            self._deaths.labels(pool).value = count
+        refused = Counter(body["model"] for body in snapshot["quarantine"])
+        for model in snapshot["models"]:
+            self._quarantined.labels(model["name"]).set(refused[model["name"]])
         for pool, count in plane.scrape_failures.items():
             self._scrape_failures.labels(pool).value = count

@@ -22,12 +22,13 @@ class Target:
     model_names: Mapping[str, str]
     stream_usage: bool
     readiness_path: str
+    liveness_path: str
     metrics_pages: tuple[MetricsPage, ...]
 
     @classmethod
     def at(cls, endpoint: Endpoint, spec: ClusterSpec, clock: Callable[[], float]) -> Target:
         """`endpoint.pool` is one of the spec's."""
-        target = cls(endpoint, ReplicaConnections(endpoint.url, clock), {}, False, "", ())
+        target = cls(endpoint, ReplicaConnections(endpoint.url, clock), {}, False, "", "", ())
         target.aim(spec)
         return target
 
@@ -45,4 +46,5 @@ class Target:
         self.model_names = {public: upstream for public, upstream in served.items() if public != upstream}
         self.stream_usage = engine.capabilities.stream_usage
         self.readiness_path = engine.readiness_path(pool)
+        self.liveness_path = engine.liveness_path(pool)
         self.metrics_pages = engine.metrics_pages(pool)

@@ -79,6 +79,10 @@ LIMIT_REMAINING = Metric(
 STORE_ERRORS = Metric(
     "kilocard_store_errors_total", "counter", "Reads and writes that failed; serving goes on.", ("store",)
 )
+REPLICA_DEATHS = Metric(
+    "kilocard_replica_deaths_total", "counter", "Replicas that died with requests of this gateway on them.", ("pool",)
+)
+QUARANTINED = Metric("kilocard_quarantined", "gauge", "Request bodies that are refused as poison now.", ("model",))
 REPLICA_IN_FLIGHT = Metric(
     "kilocard_replica_in_flight", "gauge", "Requests of this gateway on the replica now.", ("pool", "replica")
 )
@@ -178,7 +182,7 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 #: every family, in the order of the page
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
-    LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
+    REPLICA_DEATHS, QUARANTINED, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED, TRACES,

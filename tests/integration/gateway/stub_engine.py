@@ -145,6 +145,7 @@ class StubEngine:
         self.accepted = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def url(self) -> str:
@@ -162,10 +163,19 @@ class StubEngine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def die(self) -> None:
+        """As a process that exits: nobody listens any more, and every connection is reset."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in list(self._writers):
+            writer.transport.abort()
+
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.add(writer)
         self.open_connections += 1
         self.accepted += 1
         try:
@@ -174,6 +184,7 @@ class StubEngine:
         finally:
             self.open_connections -= 1
             self._tasks.discard(task)
+            self._writers.discard(writer)
             writer.close()
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
