@@ -79,7 +79,6 @@ RANDOM_OK = {"Random"}
 LONG_FILES: dict[str, str] = {
     "gateway/exchange.py": "one request's life; a state and the callbacks that change it are read together",
     "gateway/plane.py": "all state of one gateway process, and who may change it",
-    "dispatch/dispatcher.py": "one handler for each event; what they decide is in files of its own",
 }
 
 

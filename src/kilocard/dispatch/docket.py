@@ -45,7 +45,7 @@ class Docket:
 
     def settle(self, mark: Mark) -> None:
         """Drop it if nothing is left that is worth remembering."""
-        if not mark.suspect and not mark.acquitted:
+        if not mark.incidents and not mark.acquitted:
             self.drop(mark)
 
     def convict(self, conviction: Conviction) -> None:

@@ -8,6 +8,7 @@ kept apart:
 2. Refused, gone, or silent means **death**. Content, an answer, or a good reading means life, and the marks are taken
    back. A 5xx is a death only if connections are refused soon after (vLLM after EngineDeadError).
 3. A marked body runs at most once at a time, and on a replica where no other marked body runs. Others may be there.
+   Where a replica has only answered with errors so far this does not hold yet: that is common, and seldom death.
 4. A body whose `deaths`th death it is, the only such one on that replica, is **convicted**. Its deaths are explained:
    whoever else was there is free. Where several could have done it nobody is convicted, and all stay marked.
 5. Content clears a body that had shown none when its replica died, and a whole answer clears any body.
@@ -36,7 +37,9 @@ NOTHING: tuple[Instruction, ...] = ()
 VERDICT = 2.5
 #: after a 5xx, connections have to be refused within this many seconds, or it was none
 EXIT = 5.0
-#: and it is asked this often, in seconds, whether it still does
+#: who would be convicted by that waits for this long
+LULL = 1.0
+#: and the replica is asked this often, in seconds, whether it lives
 ASK_AGAIN = 0.5
 #: a sign of life so soon after a failure may have been on its way before it
 IN_TRANSIT = 0.1
@@ -107,7 +110,7 @@ class Quarantine:
 
     def answered(self, now: float, request: LiveRequest, mark: Mark, *, whole: bool) -> None:
         """Content, or the whole answer, of a marked request: enough to clear it?"""
-        if mark.suspect and request.sent_at >= mark.seen_at and (whole or not mark.late):
+        if mark.incidents and request.sent_at >= mark.seen_at and (whole or not mark.late):
             for incident in mark.incidents:
                 incident.marks.pop(mark, None)
             mark.incidents = []
@@ -212,13 +215,14 @@ class Quarantine:
     # --- verdicts
 
     def _attribute(self, now: float, incident: Incident) -> tuple[Instruction, ...]:
-        """Whose fault was this death? Nobody's, unless exactly one body stands out."""
+        """Whose fault was this death? Nobody's, unless one body has been there more often than all others."""
         if incident.explained:
             return NOTHING
-        found = [mark for mark, counts in incident.marks.items() if counts and mark.strikes >= self._needed(now, mark)]
-        most = max((mark.strikes for mark in found), default=0)
-        found = [mark for mark in found if mark.strikes == most]
-        return (self._convict(now, found[0]),) if len(found) == 1 else NOTHING
+        most = max((len(mark.incidents) for mark in incident.marks), default=0)
+        first = [mark for mark in incident.marks if len(mark.incidents) == most]
+        if len(first) == 1 and incident.marks[first[0]] and first[0].strikes >= self._needed(now, first[0]):
+            return (self._convict(now, first[0]),)
+        return NOTHING
 
     def _needed(self, now: float, mark: Mark) -> int:
         """Deaths that it takes."""
@@ -268,7 +272,7 @@ class Quarantine:
                 self._take_back(incident)
                 del self.incidents[replica]
             else:
-                incident.waits = since < VERDICT
+                incident.waits = since < LULL
                 if now - incident.asked_at >= ASK_AGAIN:
                     incident.asked_at = now
                     out.append(Probe(replica, liveness=True))

@@ -94,12 +94,13 @@ class Mark:
 
     @property
     def suspect(self) -> bool:
-        return bool(self.incidents)
+        """It has to be kept apart. Errors alone are no reason: they are common, and engines seldom die of them."""
+        return any(not (incident.open and incident.status) for incident in self.incidents)
 
     @property
     def restricted(self) -> bool:
         """A request with it can't go just anywhere, or nowhere at all."""
-        return bool(self.incidents) or self.conviction is not None
+        return self.conviction is not None or self.suspect
 
     def awaits_verdict(self) -> bool:
         """One more confirmation would convict it, and that may come any moment: no further replica is risked now."""

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
-from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
+from kilocard.gateway.client_side import ClientSide
+from kilocard.gateway.heads import ResponseHead
 from kilocard.gateway.outcome import outcome
 from kilocard.gateway.poison import suspected
 from kilocard.tenancy.usage import NOTHING
 from kilocard.wire.events import Usage, body_usage
-from kilocard.wire.failure import error_body, error_event
 from kilocard.wire.relay import EventRelay
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ _LEAST_TEXT = 40
 RESERVING, HELD, CONNECTING, WAITING, STREAMING, DONE = range(6)
 
 
-class Exchange:
+class Exchange(ClientSide):
     """Implements upstream.Receiver for the connection that carries it."""
 
     __slots__ = (
-        "_chunked", "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_head_sent",
-        "_last_fault", "_length", "_pace", "_pass_on", "_task", "_upstream", "arrived", "client", "code", "content_at",
-        "deadline", "events", "grant", "held_seconds", "id", "inbound", "last_at", "meters", "paused", "phase", "plane",
-        "relay", "request_id", "send", "sent_at", "stale_send", "status", "target", "trail", "usage", "used", "written_at",
+        "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
+        "_pass_on", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "events", "grant",
+        "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "send", "sent_at",
+        "stale_send", "status", "target", "trail", "usage", "used",
     )  # fmt: skip
 
     def __init__(
@@ -144,7 +144,7 @@ class Exchange:
         self.status = error.http_status
         self.code = error.code
         self.plane.telemetry.refusal(error.code)
-        self._fail_to_client(error)
+        self._fail_to_client(error, half_a_file=self.relay is None and self.phase == STREAMING)
         self._end(outcome(error))
 
     # -- towards the replica
@@ -231,7 +231,7 @@ class Exchange:
             self.relay.restart()
         self.plane.tell(Answered(now, self.id, head.status))
         if not self._head_sent:
-            self._send_stream_head()
+            self._send_stream_head(self._head)
 
     def on_data(self, data: bytes) -> None:
         now = self.plane.clock()
@@ -311,8 +311,7 @@ class Exchange:
             if rest:
                 self._write(rest)
             self.usage = relay.usage
-            if self._chunked:
-                self.client.write(b"0\r\n\r\n")
+            self._end_body()
             self._complete(failed=relay.error)
         elif self._gathered is not None:
             body = b"".join(self._gathered)
@@ -320,8 +319,7 @@ class Exchange:
             self._answer(self._head, body)
             self._complete(failed=False)
         else:
-            if self._chunked:
-                self.client.write(b"0\r\n\r\n")
+            self._end_body()
             self._complete(failed=False)
 
     def on_fault(self, fault: Fault, detail: str) -> None:
@@ -387,7 +385,7 @@ class Exchange:
         comment = self.plane.keep_alive_comment
         if comment and self.inbound.stream and self.phase < STREAMING and now - self.written_at > comment:
             if not self._head_sent:
-                self._send_stream_head()
+                self._send_stream_head(self._head)
             self._write(b": keep-alive\n\n")
 
     def _time_out(self, fault: Fault, detail: str) -> None:
@@ -408,6 +406,18 @@ class Exchange:
         self.refuse(error)
 
     # -- inside
+
+    def _release_gathered(self) -> None:
+        """Too large or of a kind that is not gathered: from here on the bytes pass through."""
+        gathered, self._gathered = self._gathered or [], None
+        head = self._head
+        assert head is not None
+        self._send_head(head.block, self._length)
+        now = self.plane.clock()
+        self.plane.tell(Answered(now, self.id, self.status))
+        self._first_content(now)  # status and length are out: there is no way back
+        if gathered:
+            self._write(b"".join(gathered))
 
     def _failed(self, fault: Fault, status: int | None, detail: str) -> None:
         self._last_fault = fault
@@ -445,61 +455,3 @@ class Exchange:
     def _end(self, how: str) -> None:
         self.phase = DONE
         self.plane.ended(self, how, self.plane.clock())
-
-    # -- towards the client
-
-    def _write(self, data: bytes) -> None:
-        self.written_at = self.last_at
-        if self._chunked:
-            self.client.write(b"%x\r\n%b\r\n" % (len(data), data))
-        else:
-            self.client.write(data)
-
-    def _send_stream_head(self) -> None:
-        self._head_sent = True
-        self._chunked = self.client.can_chunk
-        block = _EVENT_STREAM if self._head is None else self._head.stream_block()
-        self.client.write_head(block, b"transfer-encoding: chunked\r\n" if self._chunked else None)
-
-    def _release_gathered(self) -> None:
-        """Too large or of a kind that is not gathered: from here on the bytes pass through."""
-        gathered, self._gathered = self._gathered or [], None
-        self._head_sent = True
-        head = self._head
-        assert head is not None
-        if self._length is not None:
-            self.client.write_head(head.block, b"content-length: %d\r\n" % self._length)
-        else:
-            self._chunked = self.client.can_chunk
-            self.client.write_head(head.block, b"transfer-encoding: chunked\r\n" if self._chunked else None)
-        now = self.plane.clock()
-        self.plane.tell(Answered(now, self.id, self.status))
-        self._first_content(now)  # status and length are out: there is no way back
-        if gathered:
-            self._write(b"".join(gathered))
-
-    def _answer(self, head: ResponseHead, body: bytes) -> None:
-        """A whole response in one write."""
-        if self._head_sent:  # a waiting stream got comments already: the answer becomes its last event
-            event = b"data: " + b"".join(body.splitlines()) + b"\n\n"
-            self._write(event)
-            if self._chunked:
-                self.client.write(b"0\r\n\r\n")
-            return
-        self.client.write_whole(head.block, body)
-
-    def _fail_to_client(self, error: KilocardError) -> None:
-        anthropic = self.inbound.route.anthropic
-        if not self._head_sent:
-            self.client.write_error(error, error_body(error, anthropic=anthropic))
-        elif self.relay is not None or self.phase != STREAMING:
-            self._write(error_event(error, anthropic=anthropic))
-            if self._chunked:
-                self.client.write(b"0\r\n\r\n")
-            else:  # only the end of the connection ends such a body
-                self.client.close_after_write()
-        else:  # half of a file: only a cut connection tells the truth
-            self.client.abort()
-
-
-_EVENT_STREAM = status_line(200) + b"content-type: text/event-stream; charset=utf-8\r\n" + STREAM_HEADERS

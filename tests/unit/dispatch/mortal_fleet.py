@@ -54,6 +54,7 @@ class MortalFleet:
         restart: float | None = None,
         mid_stream: bool = False,
         exits_late: float = 0.0,
+        health_lies: bool = False,
         facts: PoolFacts = PoolFacts(),  # noqa: B008  # a constant
         **spec: object,
     ) -> None:
@@ -64,6 +65,7 @@ class MortalFleet:
         self.restart = restart
         self.mid_stream = mid_stream
         self.exits_late = exits_late
+        self.health_lies = health_lies
         #: replica: its life's number while it lives; and those that answer 500 until they exit
         self.lives: dict[str, int | None] = {f"r{number}": 0 for number in range(replicas)}
         self.sick: set[str] = set()
@@ -137,7 +139,7 @@ class MortalFleet:
             case Refuse(request, error):
                 self.answer(request, error, 0.02)
             case Probe(replica, _):
-                self.after(0.002, lambda: self.tell(ev.Probed(self.now, replica, self.lives[replica] is not None)))
+                self.after(0.002, lambda: self.tell(ev.Probed(self.now, replica, self.healthy(replica))))
             case Convicted(_, marked):
                 self.convicted.append(marked)
 
@@ -171,6 +173,9 @@ class MortalFleet:
         self.tell(ev.Failed(self.now, request, fault, status, "", marked))
 
     # --- replicas
+
+    def healthy(self, replica: str) -> bool:
+        return self.lives[replica] is not None and (self.health_lies or replica not in self.sick)
 
     def kill(self, replica: str, life: int | None = None) -> None:
         """Everything on it fails, in any order; connections are refused from now on, or from `exits_late` on."""

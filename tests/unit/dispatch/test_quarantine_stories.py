@@ -14,7 +14,7 @@ from kilocard.dispatch import events as ev
 from kilocard.dispatch.docket import CONVICTIONS, MARKS
 from kilocard.dispatch.events import Fault
 from kilocard.dispatch.instructions import Convicted, Hold, Probe, Refuse, Send
-from kilocard.dispatch.quarantine import ACQUITTED, EXIT, VERDICT
+from kilocard.dispatch.quarantine import ACQUITTED, EXIT, LULL, VERDICT
 from kilocard.dispatch.record import from_list, to_list
 from kilocard.spec.model import QuarantineSpec, RetrySpec
 
@@ -45,15 +45,16 @@ def test_38_one_poison_in_a_fleet_of_8_kills_two_and_no_innocent_is_lost(seed: i
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("exits_late", [0.05, 1.0])
-def test_38_an_engine_that_says_500_and_exits_a_moment_later_has_died_too(seed: int, exits_late: float) -> None:
-    """vLLM after EngineDeadError."""
-    fleet = MortalFleet(8, seed, exits_late=exits_late)
+@pytest.mark.parametrize(("health_lies", "deaths"), [(False, 2), (True, 3)])
+def test_38_an_engine_that_says_500_and_exits_a_moment_later_has_died_too(
+    seed: int, health_lies: bool, deaths: int
+) -> None:
+    """vLLM after EngineDeadError: its health page says so. Where it does not, nobody knows for a second."""
+    fleet = MortalFleet(8, seed, exits_late=0.6, health_lies=health_lies)
     crowd(fleet)
-    poison = Client("poison")
-    fleet.send(poison)
+    fleet.send(Client("poison"))
     fleet.run(5.0)
-    assert len(fleet.deaths) == 2
+    assert len(fleet.deaths) <= deaths
     assert fleet.convicted == [POISON]
     assert not fleet.lost
 
@@ -194,7 +195,7 @@ def test_a_body_that_gets_500_everywhere_is_not_poison() -> None:
         for probe in probes:
             assert isinstance(probe, Probe)
             story.tell(ev.Probed(story.now, probe.replica, True))
-        later = [first] if not isinstance(first, Hold) else story.wait(VERDICT + 0.2)
+        later = [first] if not isinstance(first, Hold) else story.wait(LULL + 0.2)
         (answer,) = (said for said in later if not isinstance(said, Probe))
     assert isinstance(answer, Refuse) and answer.error.code == "status"
     story.wait(EXIT + 0.1)

@@ -1,0 +1,76 @@
+"""What the client gets to see of one response: a whole, a stream, or an error in the form that is still possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kilocard.core.errors import KilocardError
+from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
+from kilocard.wire.failure import error_body, error_event
+
+if TYPE_CHECKING:
+    from kilocard.gateway.downstream import ClientConnection
+    from kilocard.gateway.request import Inbound
+
+_EVENT_STREAM = status_line(200) + b"content-type: text/event-stream; charset=utf-8\r\n" + STREAM_HEADERS
+
+
+class ClientSide:
+    """The half of an exchange that writes. The other half sets the fields, all of them (no call more per request)."""
+
+    __slots__ = ("_chunked", "_head_sent", "client", "inbound", "last_at", "written_at")
+
+    client: ClientConnection
+    inbound: Inbound
+    #: when the replica gave a sign last, and when the client was last written to
+    last_at: float
+    written_at: float
+    #: the status line is out: an error can only be an event now, or a cut
+    _head_sent: bool
+    #: our body has no length: it goes out in chunks
+    _chunked: bool
+
+    def _write(self, data: bytes) -> None:
+        self.written_at = self.last_at
+        if self._chunked:
+            self.client.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self.client.write(data)
+
+    def _send_stream_head(self, head: ResponseHead | None) -> None:
+        """`head`: the replica's, if it has sent one already."""
+        self._send_head(_EVENT_STREAM if head is None else head.stream_block(), None)
+
+    def _send_head(self, block: bytes, length: int | None) -> None:
+        """Status and fields of a body that passes through; `length` None: not known."""
+        self._head_sent = True
+        if length is not None:
+            self.client.write_head(block, b"content-length: %d\r\n" % length)
+        else:
+            self._chunked = self.client.can_chunk
+            self.client.write_head(block, b"transfer-encoding: chunked\r\n" if self._chunked else None)
+
+    def _end_body(self) -> None:
+        if self._chunked:
+            self.client.write(b"0\r\n\r\n")
+
+    def _answer(self, head: ResponseHead, body: bytes) -> None:
+        """A whole response in one write."""
+        if self._head_sent:  # a waiting stream got comments already: the answer becomes its last event
+            self._write(b"data: " + b"".join(body.splitlines()) + b"\n\n")
+            self._end_body()
+            return
+        self.client.write_whole(head.block, body)
+
+    def _fail_to_client(self, error: KilocardError, *, half_a_file: bool) -> None:
+        anthropic = self.inbound.route.anthropic
+        if not self._head_sent:
+            self.client.write_error(error, error_body(error, anthropic=anthropic))
+        elif half_a_file:  # only a cut connection tells the truth
+            self.client.abort()
+        else:
+            self._write(error_event(error, anthropic=anthropic))
+            if self._chunked:
+                self._end_body()
+            else:  # only the end of the connection ends such a body
+                self.client.close_after_write()
