@@ -71,12 +71,12 @@ class Limiting:
                 self.store.settle(answer, None, plane.clock())
         elif type(answer) is Grant:
             exchange.grant = answer
-            exchange.client.headers = rate_headers(answer)
+            exchange.client.headers += rate_headers(answer)
             plane.arrive(exchange, plane.clock())
         else:
             assert type(answer) is Denied
             plane.telemetry.limited.labels(exchange.inbound.tenant.name, answer.code).inc()
-            exchange.client.headers = refusal_headers(answer)
+            exchange.client.headers += refusal_headers(answer)
             exchange.refuse(RateLimited(answer.message, code=answer.code, retry_after=answer.retry_after))
 
     def settle(self, exchange: Exchange, outcome: str, now: float) -> None:

@@ -294,6 +294,7 @@ def test_40_a_429_says_which_limit_and_when() -> None:
             )
             assert "1 requests in a minute" in detail["message"]
             assert 58 <= int(no.headers["retry-after"]) <= 61
+            assert int(no.headers["retry-after"]) * 1000 >= int(no.headers["retry-after-ms"])  # never too early
             assert 58_000 < int(no.headers["retry-after-ms"]) <= 61_000
             assert no.headers["x-ratelimit-remaining-requests"] == "0"
             assert "x-should-retry" not in no.headers
@@ -502,5 +503,15 @@ def test_a_stop_does_not_wait_for_a_store_longer_than_the_drain() -> None:
             assert (response.status, error_of(response)["code"]) == (503, "shutting_down")
             later.answer()
             assert acmes.used() == Used()
+
+    run(story())
+
+
+def test_a_receipt_stands_beside_the_limits() -> None:
+    async def story() -> None:
+        async with limited_gateway(answer, tenants=acme(requests_per_minute=9)) as acmes:
+            body = {"model": "m", "messages": [], "max_tokens": 5}
+            response = await acmes.setup.post(body, headers=[BEARER, ("x-kilocard-receipt", "1")])
+            assert {"x-kilocard-receipt", "x-ratelimit-limit-requests"} <= set(response.headers)
 
     run(story())

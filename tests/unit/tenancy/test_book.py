@@ -191,3 +191,14 @@ def test_the_headers_tell_of_the_tightest_limit() -> None:
     assert grant.requests_left == (3, 2, 60.75)
     assert grant.tokens_left == (50, 30, DAY / 2)
     assert granted(book, ask(scope(concurrency=5)))[3:] == (None, None)
+
+
+def test_changed_limits_hold_at_once_and_what_was_counted_stays() -> None:
+    book = Book()
+    running = granted(book, ask(scope(requests_per_minute=5, tokens_per_minute=1000)))
+    granted(book, ask(scope(requests_per_minute=5)))
+    assert denied(book, ask(scope(requests_per_minute=2))).code == "requests_per_minute"
+    assert denied(book, ask(scope(tokens_per_minute=50))).code == "tokens_per_minute"
+    granted(book, ask(scope(tokens_per_day=1000)))  # a new kind of limit: its budget begins with what comes now
+    book.settle(running, 5, 101.0)
+    assert book.used(scope(), 101.0, NOON) == Used(2, 3, 45, 20, 0)
