@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kilocard.core.errors import KilocardError
+from kilocard.gateway.outcome import outcome
 
 if TYPE_CHECKING:
     from kilocard.gateway.downstream import ClientConnection
@@ -20,6 +21,7 @@ class LocalAnswer(NamedTuple):
     #: None: what came was not a whole request
     arrival: Arrival | None
     status: int
+    outcome: str = "ok"
     #: of the error; "": it is none
     error_code: str = ""
     #: None: it was not read that far
@@ -36,7 +38,7 @@ def turned_away(
     """Count and tell of a refusal whose answer is written."""
     plane.telemetry.bad_request(error)
     if plane.on_answer:
-        answered(plane, LocalAnswer(client, arrival, error.http_status, error.code, inbound))
+        answered(plane, LocalAnswer(client, arrival, error.http_status, outcome(error), error.code, inbound))
 
 
 def answered(plane: Plane, answer: LocalAnswer) -> None:

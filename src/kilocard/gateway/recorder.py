@@ -35,17 +35,20 @@ class Writer(Protocol):
 
 
 class Recorder:
-    """`ledger` gets requests that reached the dispatcher, since only those can use anything; `log` gets all."""
+    """`log` gets all requests. `ledger` gets those that a replica was wanted for: what a tenant's own fault or limit
+    kept out has used nothing, and would let one client write as many rows as it can send requests."""
 
     def __init__(self, plane: Plane, *, ledger: Writer | None = None, log: Writer | None = None) -> None:
         self._plane = plane
-        self._ended = [writer.add for writer in (ledger, log) if writer is not None]
+        writers = [writer for writer in (ledger, log) if writer is not None]
+        self._all = [writer.add for writer in writers]
+        self._kept_out = [] if log is None else [log.add]
         plane.on_end.append(self.ended)
         if log is not None:
             self._log = log.add
             plane.on_answer.append(self.answered)
             plane.notes_peers = True
-        WriterMeters([writer for writer in (ledger, log) if writer is not None], plane.telemetry.registry)
+        WriterMeters(writers, plane.telemetry.registry)
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
         """On the path of every request: one tuple."""
@@ -55,9 +58,12 @@ class Recorder:
         model = inbound.model
         if len(model) > LONGEST:
             model = model[:LONGEST]
+        adds = self._all
         if send is None:
             attempts, replica, pool = 0, "", ""
             held = now - exchange.arrived
+            if 0 < exchange.status < 500:
+                adds = self._kept_out
         else:
             attempts, replica, pool = send.attempt, send.replica, send.pool
             held = exchange.held_seconds
@@ -69,15 +75,11 @@ class Recorder:
                 outcome, exchange.status, exchange.code, exchange.used, held, exchange.content_at,
             ),
         )  # fmt: skip
-        for add in self._ended:
+        for add in adds:
             add(record)
 
     def answered(self, answer: LocalAnswer, now: float) -> None:
-        client, arrival, status, code, inbound = answer
-        if status < 400:
-            outcome = "ok"
-        else:
-            outcome = "refused" if status in (429, 503) else "client_error"
+        client, arrival, status, outcome, code, inbound = answer
         self._log(
             Record(
                 started=now,

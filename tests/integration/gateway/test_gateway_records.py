@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from stub_engine import (
 
 from kilocard.gateway.recorder import Recorder
 from kilocard.metrics.names import OTHER
-from kilocard.spec.model import Limits, TenantSpec
+from kilocard.spec.model import HoldSpec, Limits, ModelSpec, TenantLimits, TenantSpec
 from kilocard.stores.access_log import encode
 from kilocard.tenancy.usage import NOTHING, Record, Tokens
 
@@ -119,15 +120,16 @@ def test_a_failure_says_which_and_costs_nothing(script: Script, outcome: str) ->
     run(story())
 
 
-def test_a_model_that_is_not_there_is_other_in_the_ledger() -> None:
-    """Else anybody could fill it with names."""
+def test_a_model_that_is_not_there_is_logged_and_not_in_the_ledger() -> None:
+    """Else anybody could fill it with rows."""
 
     async def story() -> None:
         async with gateway_over(answer) as setup:
             ledger, log = await recorded(setup)
             await setup.post({"model": "x" * 5000})
             await setup.settles()
-            assert [one.model for one in ledger] == [OTHER]
+            assert not ledger
+            assert [one.model for one in log] == [OTHER]
             assert [(one.asked_model[:9], len(one.asked_model) <= 256) for one in log] == [("x" * 9, True)]
             assert [(one.status, one.code) for one in log] == [(404, "model_not_found")]
 
@@ -163,6 +165,41 @@ def test_what_is_refused_at_the_door_is_logged_and_not_in_the_ledger(ask: Any) -
             assert one.request_id.decode() == response.headers["x-request-id"]
             line = encode(log, 0.0)
             assert b"secret" not in line and b"alice" not in line
+
+    run(story())
+
+
+def test_a_tenant_over_its_limit_is_logged_and_not_in_the_ledger() -> None:
+    async def story() -> None:
+        limited = replace(TENANTS["team-a"], limits=TenantLimits(requests_per_minute=1))
+        async with gateway_over(answer, tenants={"team-a": limited}) as setup:
+            ledger, log = await recorded(setup)
+            for _ in range(3):
+                await setup.post({"model": "m"}, headers=KEY)
+            await setup.settles()
+            assert [(one.status, one.code) for one in log] == [(200, ""), *[(429, "requests_per_minute")] * 2]
+            assert [one.status for one in ledger] == [200]
+
+    run(story())
+
+
+def test_a_full_cluster_is_in_the_ledger_as_an_error() -> None:
+    async def story() -> None:
+        model = ModelSpec("m", {"p": 1}, hold=HoldSpec(10, 0.2))
+        async with gateway_over(hang, model=model, max_in_flight=1) as setup:
+            ledger, log = await recorded(setup)
+            _, writer = await setup.raw()
+            body = b'{"model":"m"}'
+            writer.write(
+                b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            while not setup.engines[0].asked:
+                await asyncio.sleep(0.005)
+            await setup.chat()
+            assert log == ledger
+            assert [(one.status, one.outcome, one.pool, one.attempts) for one in log] == [(503, "refused", "", 0)]
+            assert log[0].held >= 0.2
+            writer.transport.abort()
 
     run(story())
 
