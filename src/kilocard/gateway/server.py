@@ -34,6 +34,7 @@ from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.limits import LimitStore
+from kilocard.tenancy.openness import refuse_open
 
 log = logging.getLogger("kilocard.gateway")
 
@@ -121,6 +122,7 @@ class Gateway:
         changed, where the new cluster can't be built.
         """
         spec, restart = adoptable(self.spec, spec)
+        refuse_open(spec)  # the address that stays may be another one than the file's
         changed = list(differences(self.spec, spec))
         if changed:
             facts, wanted = self._facts(spec), self._wanted(spec)  # what may raise comes first

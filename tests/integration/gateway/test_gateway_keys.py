@@ -6,13 +6,20 @@ import hashlib
 import json
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from stub_engine import answer, gateway_over, run
 
+from kilocard.cli.wiring import key_ring
+from kilocard.core.errors import UsageError
+from kilocard.gateway.server import Gateway
 from kilocard.net.client import fetch
-from kilocard.spec.model import TenantSpec
+from kilocard.spec.model import ClusterSpec, GatewaySpec, ModelSpec, PoolSpec, TenantSpec
+from kilocard.stores import key_table
+from kilocard.stores.embedded import connect
 
 KEY = "kc-secret-of-team-a"
 TENANTS = {"team-a": TenantSpec("team-a", keys=("sha256:" + hashlib.sha256(KEY.encode()).hexdigest(),))}
@@ -101,3 +108,43 @@ def test_open_on_every_interface_is_refused_at_the_start(command: list[str], tmp
     assert done.returncode == 2
     assert "gateway.allow_open: true" in done.stderr and "tenants" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_reload_does_not_open_a_gateway_that_others_reach() -> None:
+    """`listen` stays as it was until a restart: a file with a loopback address and no tenants must not open 0.0.0.0."""
+
+    async def story() -> None:
+        pools = {"p": PoolSpec("p", "vllm", endpoints=("http://127.0.0.1:9",))}
+        models = {"m": ModelSpec("m", {"p": 1})}
+        public = GatewaySpec(listen="0.0.0.0:0", admin="127.0.0.1:0")
+        one = Gateway(ClusterSpec(public, models, pools, TENANTS))
+        for gateway in (GatewaySpec(listen="127.0.0.1:0", admin="127.0.0.1:0"), public):
+            with pytest.raises(UsageError, match=r"0\.0\.0\.0"):
+                one.reload(ClusterSpec(gateway, models, pools))
+            assert not one.plane.access.open and one.spec.tenants == TENANTS
+        one.reload(ClusterSpec(replace(public, allow_open=True), models, pools))
+        assert one.plane.access.open
+
+    run(story())
+
+
+def test_a_tenant_that_a_reload_declares_brings_its_stored_keys_along(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "k.db", *key_table.TABLES)) as store:
+        key_table.add(store, key_table.Row("id", "team-b", "", key_table.hash_of("kc-b"), 1.0, None, None))
+
+    async def story() -> None:
+        async with gateway_over(answer) as setup:  # open: it has no tenants yet
+            gateway, key = setup.gateway, [("x-api-key", "kc-b")]
+            stored = replace(gateway.spec, gateway=replace(gateway.spec.gateway, store=str(tmp_path / "k.db")))
+            ring = key_ring(stored, gateway)
+            gateway.on_reload.append(lambda spec: ring.declare(spec.tenants))
+            await ring.start()
+            assert (await setup.post({"model": "m"}, headers=[("x-api-key", "no key of ours")])).status == 200
+            for tenants, status in ((TENANTS, 401), ({**TENANTS, "team-b": TenantSpec("team-b")}, 200), (TENANTS, 401)):
+                gateway.reload(replace(gateway.spec, tenants=tenants))
+                assert (await setup.post({"model": "m"}, headers=key)).status == status
+                keyed = await setup.post({"model": "m"}, headers=[("x-api-key", KEY)])
+                assert keyed.status == 200
+            await ring.close()
+
+    run(story())
