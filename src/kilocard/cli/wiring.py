@@ -22,6 +22,7 @@ from kilocard.gateway.reloader import Reloaded
 from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
 from kilocard.gateway.sources import nowhere
+from kilocard.metrics.render import Counter, Family
 from kilocard.scrape.discovery.configured import configured
 from kilocard.spec.load import Digests, load
 from kilocard.spec.model import ClusterSpec
@@ -101,13 +102,14 @@ def gateway_of(
     spec: ClusterSpec, describe: Callable[[], dict[str, dict[str, Any]]] = dict, seat: Seat | None = None
 ) -> Gateway:
     """A gateway with all that its cluster file asks for, not started. Raises UsageError where an extra is missing."""
-    book = Book()
     sources = configured if seat is None else nowhere
-    gateway = Gateway(spec, sources=sources, describe=describe, limit_store=book, seat=seat)
+    store = Book() if seat is None else seat.limits
+    gateway = Gateway(spec, sources=sources, describe=describe, limit_store=store, seat=seat)
     keys = key_ring(spec, gateway)
     gateway.parts.append(keys)
     gateway.on_reload.append(lambda spec: keys.declare(spec.tenants))
-    gateway.parts.append(budgets(spec, gateway, book))
+    if isinstance(store, Book):
+        gateway.parts.append(budgets(spec, store, gateway.plane.telemetry.store_errors))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
     if spec.gateway.tracing is not None:
         gateway.parts.append(tracing(spec.gateway.tracing, gateway))
@@ -131,12 +133,10 @@ def key_ring(spec: ClusterSpec, gateway: Gateway) -> KeyRing:
     return ring
 
 
-def budgets(spec: ClusterSpec, gateway: Gateway, book: Book) -> BudgetKeeper:
+def budgets(spec: ClusterSpec, book: Book, errors: Family[Counter]) -> BudgetKeeper:
     """The book's budgets in the embedded store; no file is made before somebody has one."""
-    errors = gateway.plane.telemetry.store_errors.labels("budgets")
-    return BudgetKeeper(
-        book, SqliteBudgets(store_path(spec)), errors.inc, read_at_start=has_budgets(spec.tenants.values())
-    )
+    store = SqliteBudgets(store_path(spec))
+    return BudgetKeeper(book, store, errors.labels("budgets").inc, read_at_start=has_budgets(spec.tenants.values()))
 
 
 def _issuer(oidc: OidcSpec) -> Tokens:
@@ -150,7 +150,10 @@ def _issuer(oidc: OidcSpec) -> Tokens:
 def supervisor_of(spec: ClusterSpec, workers: int) -> Supervisor:
     """Several gateways on one port, over replicas that exist."""
     command = (sys.executable, "-m", "kilocard.cli.worker")
-    return Supervisor(spec, workers=workers, command=command, sources=list(configured(spec).values()))
+    book = Book()
+    supervisor = Supervisor(spec, workers=workers, command=command, limit_store=book, sources=configured)
+    supervisor.parts.append(budgets(spec, book, supervisor.pages.store_errors))
+    return supervisor
 
 
 class LocalCluster:

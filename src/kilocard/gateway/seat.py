@@ -13,11 +13,14 @@ from typing import NamedTuple, Protocol
 
 from kilocard.engines.base import MetricsPage
 from kilocard.scrape.status import ScrapeStatus
+from kilocard.tenancy.limits import LimitStore
 
 
 class Seat(NamedTuple):
     #: bound and listening already
     sockets: Sequence[socket.socket]
+    #: one for all of them
+    limits: LimitStore
 
 
 class Scraping(Protocol):

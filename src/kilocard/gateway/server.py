@@ -19,7 +19,7 @@ from kilocard.gateway.admission import Admission
 from kilocard.gateway.config_status import export
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
-from kilocard.gateway.limit_state import LimitMeters
+from kilocard.gateway.limit_state import LimitMeters, Standings, standings
 from kilocard.gateway.parts import Part
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.reloader import Reloaded, Reloader
@@ -88,7 +88,8 @@ class Gateway:
             spec, dispatcher, self._poller, Telemetry(list(spec.models)), time.monotonic, limit_store or Book()
         )
         FleetMeters(self.plane, self.plane.telemetry.registry)
-        export(self.plane.config, self.plane.telemetry.registry)
+        if seat is None:
+            export(self.plane.config, self.plane.telemetry.registry)
         self._record: DecisionLog | None = None
         if spec.gateway.record is not None:
             self._record = DecisionLog(spec.gateway.record, dispatcher, setup, self.plane.telemetry.registry)
@@ -96,7 +97,8 @@ class Gateway:
         #: others that live as long as this one
         self.parts: list[Part] = []
         self._started: list[Part] = []
-        LimitMeters(self.plane, self.plane.telemetry.registry)
+        if seat is None:
+            LimitMeters(self._standings, self.plane.telemetry.registry)
         self.port = 0
         self.admin_port = 0
         self.reloader: Reloader | None = None
@@ -107,6 +109,10 @@ class Gateway:
         self._sources = Sources(self._admission.apply, self._depart)
         self._listeners: list[asyncio.Server] = []
         self._admin = Server(Admin(OneGateway(self.plane, describe), lambda: self.reloader), idle_timeout=30.0)
+
+    def _standings(self) -> Standings:
+        plane = self.plane
+        return standings(plane.spec.tenants, plane.limiting.store, plane.clock(), plane.limiting.wall())
 
     def _on_sample(self, *args: Any) -> None:
         self.plane.on_sample(*args)

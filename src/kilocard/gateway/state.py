@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilocard import __version__
-from kilocard.gateway.limit_state import tenants
+from kilocard.gateway.limit_state import standings, tenants
 from kilocard.metrics import names
 from kilocard.metrics.render import Registry
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The JSON of `kilocard status`. `describe` adds what a backend knows of replicas, ready or not, by id."""
     snapshot = plane.dispatcher.snapshot(now)
+    specs = plane.spec.tenants
     replicas = []
     seen = set()
     for view in snapshot["replicas"]:
@@ -51,7 +52,7 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
         ],
         "replicas": replicas,
         "quarantine": snapshot["quarantine"],
-        "tenants": tenants(plane, now),
+        "tenants": tenants(specs, standings(specs, plane.limiting.store, now, plane.limiting.wall())),
     }
 
 

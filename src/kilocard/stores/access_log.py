@@ -6,6 +6,8 @@ No prompt, no key, no query string. Names and paths are whatever clients send: J
 from __future__ import annotations
 
 import os
+import select
+import stat
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,8 +15,9 @@ import msgspec
 from kilocard.core.errors import StoreError
 from kilocard.tenancy.usage import Record
 
-#: bytes of one write
+#: most bytes of one write. To a pipe no more than stays together, whoever else writes there (PIPE_BUF)
 _PIECE = 256 * 1024
+_PIPE_PIECE = select.PIPE_BUF
 #: line ends for some readers that JSON does not escape: U+2028, U+2029, U+0085
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 
@@ -108,6 +111,8 @@ class AccessLog:
                     "Name another file with gateway.access_log, or - for standard output."
                 ) from error
 
+        self._piece = _PIECE if stat.S_ISREG(os.fstat(self._file).st_mode) else _PIPE_PIECE
+
     def prepare(self, records: list[Record], utc: float) -> bytearray:
         return encode(records, utc)
 
@@ -117,7 +122,9 @@ class AccessLog:
             del prepared[: prepared.find(b"\n") + 1]  # its beginning is at the end of the old file
             self._torn = False
         while prepared:
-            count = os.write(self._file, prepared[:_PIECE])
+            # whole lines: other processes may write there too (workers), and one write stays together
+            end = prepared.rfind(b"\n", 0, self._piece) + 1 or self._piece
+            count = os.write(self._file, prepared[:end])
             self._torn = prepared[count - 1] != 10
             del prepared[:count]
 

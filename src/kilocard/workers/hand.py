@@ -41,6 +41,10 @@ class Boss(Protocol):
 
     def ejected(self, hand: Hand, news: words.Ejected) -> None: ...
 
+    def reserve(self, hand: Hand, ask: words.Reserve) -> None: ...
+
+    def settle(self, hand: Hand, news: words.Settle) -> None: ...
+
     def drained(self, hand: Hand, replica: str) -> None: ...
 
     def cut(self, hand: Hand) -> None:
@@ -203,6 +207,12 @@ class Hand:
         return _decode(answer)
 
     def _heard(self, message: words.Up) -> None:
+        if type(message) is words.Reserve:
+            self._boss.reserve(self, message)
+            return
+        if type(message) is words.Settle:
+            self._boss.settle(self, message)
+            return
         self._heard_at = time.monotonic()
         match message:
             case words.Report():

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kilocard.core.load import LoadSample
+from kilocard.tenancy.limits import Standing
 from kilocard.workers.loads import Others, Row
 
 
@@ -70,6 +71,24 @@ class Ask(Message, frozen=True, tag=True):
     what: str
 
 
+class Granted(Message, frozen=True, tag=True):
+    """The answer to Reserve with the same number: the lease is held for this worker until it says Settle."""
+
+    number: int
+    tokens: int
+    requests_left: Standing | None
+    tokens_left: Standing | None
+
+
+class Denied(Message, frozen=True, tag=True):
+    number: int
+    code: str
+    message: str
+    retry_after: float | None
+    requests_left: Standing | None
+    tokens_left: Standing | None
+
+
 class Drain(Message, frozen=True, tag=True):
     """Stop as a gateway does on SIGTERM, then exit."""
 
@@ -89,6 +108,26 @@ class Report(Message, frozen=True, tag=True):
     rows: list[Row]
     #: some replica can serve, by this worker's view
     ready: bool
+
+
+class Reserve(Message, frozen=True, tag=True):
+    """As tenancy.limits.Ask; the supervisor knows the limits themselves."""
+
+    number: int
+    #: tenant and model of each scope
+    scopes: list[tuple[str, str]]
+    prompt_tokens: int
+    output_tokens: int
+    bounded: bool
+    wall: float
+    lasts: float
+
+
+class Settle(Message, frozen=True, tag=True):
+    """`number` of a Reserve that was granted, or will be."""
+
+    number: int
+    tokens: int | None
 
 
 class Counts(Message, frozen=True, tag=True):
@@ -118,5 +157,5 @@ class Ejected(Message, frozen=True, tag=True):
     cause: str
 
 
-Down = Welcome | Found | Leaving | Lost | Sampled | News | Ask | Drain | Ejected
-Up = Listening | Report | Counts | Told | Drained | Ejected
+Down = Welcome | Found | Leaving | Lost | Sampled | News | Ask | Granted | Denied | Drain | Ejected
+Up = Listening | Report | Reserve | Settle | Counts | Told | Drained | Ejected

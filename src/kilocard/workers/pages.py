@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kilocard import __version__
+from kilocard.gateway.limit_state import LimitMeters, Standings, standings, tenants
 from kilocard.gateway.state import UNKNOWN
 from kilocard.metrics import names
 from kilocard.metrics.merge import Page, Totals, merged, page
@@ -32,6 +33,8 @@ class Pages:
         self._registry = Registry()
         self._scrape_failures = self._registry.counter(names.SCRAPE_FAILURES)
         self._exits = self._registry.counter(names.WORKER_EXITS)
+        self.store_errors = self._registry.counter(names.STORE_ERRORS)
+        LimitMeters(self._standings, self._registry)
         self._workers = self._registry.gauge(names.WORKERS).only
         #: what workers counted that are no more
         self._totals = Totals()
@@ -41,6 +44,11 @@ class Pages:
     def ready(self) -> bool:
         supervisor = self._supervisor
         return not supervisor.draining and any(hand.ready for hand in supervisor.hands)
+
+    def _standings(self) -> Standings:
+        supervisor = self._supervisor
+        now, wall = time.monotonic(), time.time()  # noqa: TID251  # budgets go by the calendar
+        return standings(supervisor.spec.tenants, supervisor.desk.store, now, wall)
 
     def cut(self, hand: Hand) -> None:
         """A worker is no more: what it counted stays."""
@@ -71,6 +79,7 @@ class Pages:
             "workers": [_worker(hand, answer) for hand, answer in zip(supervisor.hands, answers, strict=True)],
         }
         self._describe_replicas(out["replicas"])
+        out["tenants"] = tenants(supervisor.spec.tenants, self._standings())
         return out
 
     def _describe_replicas(self, rows: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from kilocard.core.load import LoadSample
-from kilocard.core.replica import Change, Endpoint, Found, Leaving
+from kilocard.core.replica import Change, Endpoint, Found, Leaving, Lost
 from kilocard.engines.registry import engine
 from kilocard.scrape.poller import Poller
 from kilocard.spec.model import ClusterSpec
@@ -37,6 +37,8 @@ class Roster:
         self._endpoints: dict[str, Endpoint] = {}
         #: draining replicas, and why
         self._leaving: dict[str, str] = {}
+        #: those of them that are forgotten then
+        self._departing: set[str] = set()
         self._news_due = False
 
     def start(self) -> None:
@@ -59,6 +61,12 @@ class Roster:
             self._lost(change.replica)
             self._tell_all(words.Lost(change.replica, change.reason))
 
+    def depart(self, replica: str) -> None:
+        """The cluster file has it no more: running requests end, then it is forgotten."""
+        if replica in self._endpoints:
+            self._departing.add(replica)
+            self.apply(Leaving(replica, "it is no longer in the cluster file"))
+
     def _found(self, endpoint: Endpoint) -> None:
         replica = endpoint.replica
         known = self._endpoints.get(replica)
@@ -70,6 +78,7 @@ class Roster:
             self._poller.add(replica, endpoint.url, engine(pool.engine).metrics_pages(pool))
             self._loads.found(replica, endpoint.pool)
         self._leaving.pop(replica, None)
+        self._departing.discard(replica)
         for hand in self._hands:
             hand.drained.discard(replica)
         self._tell_all(words.Found(*endpoint))
@@ -77,6 +86,7 @@ class Roster:
 
     def _lost(self, replica: str) -> None:
         self._leaving.pop(replica, None)
+        self._departing.discard(replica)
         if self._endpoints.pop(replica, None) is not None:
             self._poller.remove(replica)
             self._loads.lost(replica)
@@ -120,7 +130,10 @@ class Roster:
 
     def _look_whether_drained(self, replica: str) -> None:
         if all(replica in hand.drained for hand in self._hands if hand.connected):
+            departs = replica in self._departing
             self.on_drained(replica)
+            if departs:
+                self.apply(Lost(replica, "it is drained"))
 
     def _tell_all(self, message: words.Message) -> None:
         encoded = batch([message])

@@ -18,13 +18,16 @@ from typing import Any
 from kilocard.core.errors import BackendError
 from kilocard.gateway.admin import Admin
 from kilocard.gateway.admission import Admission
+from kilocard.gateway.parts import Part
+from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.net.server import Server
-from kilocard.scrape.discovery.source import Discovery
 from kilocard.spec.dump import dump
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
+from kilocard.tenancy.limits import LimitStore
 from kilocard.workers import messages as words
 from kilocard.workers.hand import KEEP_SOCKETS, START_TIMEOUT, Hand
+from kilocard.workers.limit_desk import LimitDesk
 from kilocard.workers.listening import listen
 from kilocard.workers.pages import Pages
 from kilocard.workers.roster import Roster
@@ -38,7 +41,7 @@ log = logging.getLogger("kilocard.workers")
 class Supervisor:
     """`command` starts a worker; the number of its end of the line is added as the last argument.
 
-    `sources` and `describe` as for Gateway.
+    `limit_store` keeps count for all workers; `sources` and `describe` as for Gateway.
     """
 
     def __init__(
@@ -47,19 +50,25 @@ class Supervisor:
         *,
         workers: int,
         command: Sequence[str],
-        sources: Sequence[Discovery] = (),
+        limit_store: LimitStore,
+        sources: Callable[[ClusterSpec], Wanted] = nowhere,
         describe: Callable[[], dict[str, dict[str, Any]]] = dict,
     ) -> None:
         self.spec = spec
         self.port = 0
         self.admin_port = 0
         self.draining = False
-        self._sources = sources
+        self._wanted = sources
         self.hands = [Hand(slot, command, self) for slot in range(workers)]
         self.roster = Roster(spec, self.hands)
         self.apply = self.roster.apply
         self._admission = Admission(spec, self.apply)
+        self._sources = Sources(self._admission.apply, self._depart)
+        self.desk = LimitDesk(limit_store, spec.tenants, time.monotonic)
         self.pages = Pages(self, describe)
+        #: others that live as long as this one
+        self.parts: list[Part] = []
+        self._started: list[Part] = []
         self._admin = Server(Admin(self.pages), idle_timeout=30.0)
         self._lives = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,11 +79,14 @@ class Supervisor:
     async def start(self) -> None:
         """Bind, start all workers and wait until each listens. Raises BackendError; nothing is left running then."""
         host, port = address(self.spec.gateway.listen, lowest_port=0)
-        groups = listen(host, port, len(self.hands))
-        for hand, sockets in zip(self.hands, groups, strict=True):
-            hand.take(sockets)
-        self.port = groups[0][0].getsockname()[1]
         try:
+            for part in self.parts:
+                self._started.append(part)
+                await part.start()
+            groups = listen(host, port, len(self.hands))
+            for hand, sockets in zip(self.hands, groups, strict=True):
+                hand.take(sockets)
+            self.port = groups[0][0].getsockname()[1]
             admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)
             self.admin_port = await self._admin.start(admin_host, admin_port)
             await asyncio.gather(*[self._start(hand) for hand in self.hands])
@@ -86,8 +98,7 @@ class Supervisor:
         self.roster.start()
         self._admission.start()
         self._spawn(self._watch())
-        for source in self._sources:
-            source.start(self._admission.apply)
+        self._sources.follow(self._wanted(self.spec))
 
     async def _all_listen(self) -> None:
         listening = [asyncio.ensure_future(hand.listening.wait()) for hand in self.hands]
@@ -112,6 +123,10 @@ class Supervisor:
         self._lives += 1
         await hand.start(self._lives)
 
+    def _depart(self, replica: str) -> None:
+        self._admission.forget(replica)
+        self.roster.depart(replica)
+
     async def stop(self) -> None:
         """As one gateway stops: readiness fails, workers drain, what is left then is cut."""
         self.draining = True
@@ -135,12 +150,13 @@ class Supervisor:
         for hand in self.hands:
             hand.kill()
             hand.close_sockets()
-        for source in self._sources:
-            await source.close()
+        await self._sources.close()
         await self._admission.close()
         await self.roster.close()
         await asyncio.gather(*[hand.gone.wait() for hand in self.hands if hand.pid is not None])
         await self._admin.close(grace=1.0)
+        while self._started:
+            await self._started.pop().close()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -157,6 +173,7 @@ class Supervisor:
     # -- workers (Boss)
 
     def welcome(self, hand: Hand) -> list[words.Message]:
+        self.desk.join(hand.life)
         sockets = [sock.fileno() for sock in hand.sockets]
         return [
             words.Welcome(hand.slot, dump(self._spec_of(hand)), sockets, len(self.hands)),
@@ -182,7 +199,14 @@ class Supervisor:
     def drained(self, hand: Hand, replica: str) -> None:
         self.roster.drained(hand, replica)
 
+    def reserve(self, hand: Hand, ask: words.Reserve) -> None:
+        self.desk.reserve(hand.life, ask, hand.say)
+
+    def settle(self, hand: Hand, news: words.Settle) -> None:
+        self.desk.settle(hand.life, news.number, news.tokens)
+
     def cut(self, hand: Hand) -> None:
+        self.desk.leave(hand.life)
         self.roster.left(hand)
         self.pages.cut(hand)
 

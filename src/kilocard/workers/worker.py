@@ -26,6 +26,7 @@ from kilocard.spec.model import ClusterSpec
 from kilocard.spec.parse import parse
 from kilocard.workers import messages as words
 from kilocard.workers.link import Link
+from kilocard.workers.link_limits import LinkLimits
 from kilocard.workers.reporting import Reporter
 
 #: seconds between two looks at what has changed; with many replicas so long that looking takes 1 % of the time
@@ -47,6 +48,7 @@ class Worker:
         self._early: list[words.Down] = []
         self._stop = asyncio.Event()
         self._gateway: Gateway | None = None
+        self._limits = LinkLimits(self._link.say, self._decided_alone)
         self._reporter: Reporter | None = None
 
     async def run(self, descriptor: int) -> None:
@@ -57,7 +59,9 @@ class Worker:
         await loop.create_unix_connection(lambda: self._link, sock=socket.socket(fileno=descriptor))
         welcome = await self._welcome
         spec = parse(welcome.spec)
-        seat = Seat([socket.socket(fileno=number) for number in welcome.sockets])
+        sockets = [socket.socket(fileno=number) for number in welcome.sockets]
+        seat = Seat(sockets, self._limits)
+        self._limits.workers = welcome.count
         gateway = self._gateway = self._compose(spec, seat)
         self._reporter = Reporter(gateway.plane.dispatcher.fleet)
         gateway.plane.on_drained = lambda replica: self._link.say(words.Drained(replica))
@@ -76,13 +80,24 @@ class Worker:
 
     # -- hearing
 
+    def _decided_alone(self) -> None:
+        if self._gateway is not None:
+            self._gateway.plane.telemetry.store_errors.labels("supervisor").inc()
+
     def _cut(self) -> None:
         if self._gateway is None or self._gateway.plane.draining:
             os._exit(0)
         log.warning("worker %d: the supervisor is gone: running requests finish, then this process ends", os.getpid())
+        self._limits.alone(self._gateway.plane.clock())
         self._stop.set()
 
     def _heard(self, message: words.Down) -> None:
+        if type(message) is words.Granted:
+            self._limits.granted(message)
+            return
+        if type(message) is words.Denied:
+            self._limits.denied(message)
+            return
         gateway, reporter = self._gateway, self._reporter
         if isinstance(message, words.Welcome):
             self._welcome.set_result(message)
