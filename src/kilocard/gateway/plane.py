@@ -50,6 +50,7 @@ from kilocard.wire.fingerprint import fingerprint
 if TYPE_CHECKING:
     from kilocard.gateway.downstream import ClientConnection
     from kilocard.gateway.framing import Arrival
+    from kilocard.gateway.tls_connection import TlsConnection
     from kilocard.gateway.tracing import Tracing
 
 #: the dispatcher's and the time-outs' clock tick, in seconds
@@ -81,7 +82,7 @@ class Plane:
         self.draining = False
         #: bytes of request bodies in memory now
         self.buffered = 0
-        self.connections: set[ClientConnection] = set()
+        self.connections: set[ClientConnection | TlsConnection] = set()
         self._most_clients = most_clients()
         self.exchanges: dict[int, Exchange] = {}
         self.targets: dict[str, Target] = {}
@@ -250,12 +251,12 @@ class Plane:
 
     # -- clients
 
-    def connected(self, connection: ClientConnection) -> bool:
+    def connected(self, connection: ClientConnection | TlsConnection) -> bool:
         """False where there are too many already."""
         self.connections.add(connection)
         return len(self.connections) <= min(self.limits.connections, self._most_clients)
 
-    def disconnected(self, connection: ClientConnection) -> None:
+    def disconnected(self, connection: ClientConnection | TlsConnection) -> None:
         self.connections.discard(connection)
 
     def new_request_id(self) -> bytes:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from kilocard.core.errors import KilocardError
 from kilocard.gateway.config_status import ConfigStatus
+from kilocard.gateway.stillness import Stillness
 from kilocard.spec.load import Digests, digests_of
 from kilocard.spec.model import ClusterSpec
 
@@ -52,8 +53,7 @@ class Reloader:
         self._read = read
         self._apply = apply
         #: as last read, good or bad
-        self._digests: Digests = dict(digests)
-        self._seen: Digests = self._digests
+        self._files: Stillness[Digests] = Stillness(dict(digests))
         self._complained_of: Digests | None = None
         self._one_at_a_time = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -84,7 +84,7 @@ class Reloader:
                 try:
                     spec = await asyncio.to_thread(self._read, digests)
                 finally:
-                    self._digests = self._seen = digests
+                    self._files.take(digests)
                 done = await self._apply(spec)
             except KilocardError as error:
                 self._refused(digests, str(error))
@@ -108,12 +108,7 @@ class Reloader:
 
     async def look(self) -> None:
         """Reload if the content is new and the same as at the last look."""
-        now = await asyncio.to_thread(digests_of, list(self._digests))
-        if now == self._digests:
-            self._seen = now
-        elif now != self._seen:
-            self._seen = now  # it may still be written to
-        else:
+        if self._files.news(await asyncio.to_thread(digests_of, list(self._files.known))):
             await self._quietly()
 
     async def _quietly(self) -> None:

@@ -16,6 +16,8 @@ from kilocard.dispatch.replay import Setup
 from kilocard.engines.registry import engine
 from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
+from kilocard.gateway.certificates import Certificates
+from kilocard.gateway.certificates import load as load_certificate
 from kilocard.gateway.config_status import export
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
@@ -27,6 +29,7 @@ from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
 from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.gateway.state import FleetMeters
 from kilocard.gateway.telemetry import Telemetry
+from kilocard.gateway.tls_connection import TlsConnection
 from kilocard.net.server import Server
 from kilocard.scrape.poller import Poller
 from kilocard.spec.changes import adoptable, differences
@@ -104,6 +107,10 @@ class Gateway:
         self.reloader: Reloader | None = None
         #: who else has to hear of the cluster file that is in force, after the plane
         self.on_reload: list[Callable[[ClusterSpec], None]] = []
+        tls = spec.gateway.tls
+        self._certificates = None if tls is None else Certificates(tls, self.plane.telemetry.registry)
+        if self._certificates is not None:
+            self.parts.append(self._certificates)
         self._wanted = sources
         self._admission = Admission(spec, self.apply)
         self._sources = Sources(self._admission.apply, self._depart)
@@ -132,10 +139,14 @@ class Gateway:
         changed = list(differences(self.spec, spec))
         if changed:
             facts, wanted = self._facts(spec), self._wanted(spec)  # what may raise comes first
+            if spec.gateway.tls is not None and spec.gateway.tls != self.spec.gateway.tls:
+                load_certificate(spec.gateway.tls)
             self.spec = self._admission.spec = spec
             self._poller.every(spec.gateway.scrape_interval)
             self.plane.reconfigure(spec, facts)
             self._sources.follow(wanted)
+        if self._certificates is not None and spec.gateway.tls is not None:
+            self._certificates.declare(spec.gateway.tls)
         for tell in self.on_reload:  # files that it names may have changed, even if it has not
             tell(spec)
         return Reloaded(changed, restart)
@@ -201,8 +212,11 @@ class Gateway:
             listener.close()
             raise
 
-    def _connection(self) -> ClientConnection:
-        return ClientConnection(self.plane)
+    def _connection(self) -> ClientConnection | TlsConnection:
+        certificates = self._certificates
+        if certificates is None:
+            return ClientConnection(self.plane)
+        return TlsConnection(self.plane, certificates.context, certificates.handshakes)
 
     async def stop(self) -> None:
         """Fail readiness, keep serving for shutdown_delay, refuse new connections, let requests finish, end."""

@@ -159,6 +159,21 @@ KEY_SOURCE_AGE = Metric(
     "Since the source of keys was last found well; no series before the first time.", ("source",),
     merge="max",
 )  # fmt: skip
+TLS_NOT_AFTER = Metric(
+    "kilocard_tls_certificate_not_after_timestamp_seconds", "gauge",
+    "When the certificate in use expires, in Unix time; with gateway.tls only.",
+)  # fmt: skip
+TLS_RELOADS = Metric(
+    "kilocard_tls_certificate_reloads_total",
+    "counter",
+    "Readings of changed certificate files: ok, failed.",
+    ("outcome",),
+)
+TLS_HANDSHAKES = Metric(
+    "kilocard_tls_handshakes_total", "counter",
+    "TLS handshakes: ok, failed (or not in time), plain (HTTP to the TLS port), refused (too many connections).",
+    ("outcome",),
+)  # fmt: skip
 CONFIG_RELOADS = Metric(
     "kilocard_config_reloads_total",
     "counter",
@@ -188,6 +203,7 @@ ALL: tuple[Metric, ...] = (
     RECORDED, TRACES,
     RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING,
     KEYS, KEY_SOURCE_UP, KEY_SOURCE_AGE,
+    TLS_NOT_AFTER, TLS_RELOADS, TLS_HANDSHAKES,
     CONFIG_RELOADS, CONFIG_LAST_OK, CONFIG_LOADED_AT, CONFIG_GENERATION, CONFIG_INFO,
     BUILD_INFO,
 )  # fmt: skip
