@@ -46,7 +46,8 @@ def gateway(
             one.reloader = Reloader(one.plane.config, file.read, one.take_over, digests)
             stopping.on_hangup(one.reloader.ask)
         await one.start()
-        notes.print(f"gateway http://{_show(spec.gateway.listen, one.port)}/v1")
+        scheme = "http" if spec.gateway.tls is None else "https"
+        notes.print(f"gateway {scheme}://{_show(spec.gateway.listen, one.port)}/v1")
         notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")
         if started_by_nobody:
             names = ", ".join(started_by_nobody)

@@ -121,7 +121,8 @@ async def _tell_news(one: LocalCluster) -> None:
 def _welcome(one: LocalCluster) -> None:
     host = one.spec.gateway.listen.rpartition(":")[0]
     host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104  # only compared
-    base = f"http://{host}:{one.gateway.port}/v1"
+    scheme = "http" if one.spec.gateway.tls is None else "https"
+    base = f"{scheme}://{host}:{one.gateway.port}/v1"
     model = next(iter(one.spec.models))
     notes.print(
         f"\n[bold]Ready:[/] {base} (OpenAI-compatible), models: {', '.join(one.spec.models)}\n\n"

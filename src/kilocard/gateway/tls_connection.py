@@ -2,7 +2,7 @@
 
 The event loop could do this too (`create_server(ssl=…)`). It would tell us of a connection only after its handshake,
 so those that never finish one would be in no count; keep the context of its first day, so that a new certificate would
-need a new listener; and take 256 KiB for each connection. See docs/decisions/0012.
+need a new listener; and take 256 KiB for each connection. See docs/decisions/0013.
 
 OpenSSL works on two buffers in memory. What is read from the socket is decrypted and handed on at once; what is written
 is encrypted and given to the socket at once. So the socket's own buffer is the only queue, and its backpressure is the

@@ -393,7 +393,7 @@ def test_a_new_certificate_is_for_new_connections_and_a_broken_one_for_nobody(
                 probe = (await connect(setup, files.client()))[1]
                 assert serial(probe) == second
                 probe.close()
-            Path(files.spec.key).unlink()  # noqa: ASYNC240
+            Path(files.spec.key).unlink()  # noqa: ASYNC240  # as above
             await two_looks()
             said = [record.getMessage() for record in caplog.records if "not taken over" in record.getMessage()]
             assert len(said) == 3 and "is not the key of" in said[0] and "can't be read" in said[2]
