@@ -17,6 +17,7 @@ from kilocard.core.load import LoadSample
 from kilocard.dispatch import checkpoint
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
+from kilocard.dispatch.fair import Flow
 from kilocard.dispatch.record import KINDS, answer_list, from_list, to_list
 from kilocard.dispatch.replay import Setup, check, header, read_header, what_if
 from kilocard.spec.model import HoldSpec, ModelSpec
@@ -123,6 +124,14 @@ def test_a_checkpoint_shares_nothing_with_the_original() -> None:
     assert copy._rng.random() == dispatcher._rng.random()
     dispatcher.handle(ev.ReplicaUp(0.0, "p0", "p"))
     assert not copy.fleet.replicas and copy.fleet is not dispatcher.fleet
+
+
+def test_what_holds_itself_comes_back_once() -> None:
+    """A waiting tenant's place in the heap holds the tenant, which holds its place: it leaves by being the same."""
+    flow = Flow("team", 0.0)
+    flow.entry = (1.0, 2, flow)
+    entry, again = checkpoint.unpack(through_json(checkpoint.pack([flow.entry, flow])))
+    assert entry is again.entry and entry[2] is again and entry[:2] == (1.0, 2)
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,21 @@ def test_bounds_hold_whatever_the_gauges_say(seed: int, samples: list, max_runni
     for pending in live:
         load.end(7, 9, pending)
     assert (load.in_flight, load.pending, load.prefill, load.decode, load.context) == (0, 0, 0, 0, 0)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(0, 12), st.sampled_from([None, 2, 6]))
+def test_the_estimate_without_the_newest_request_is_the_one_before_it(
+    seed: int, count: int, max_running: int | None
+) -> None:
+    rng = Random(seed)
+    replica = ReplicaLoad("a", max_running)
+    for number in range(count):
+        replica.begin(10, 10)
+        if rng.random() < 0.4:
+            replica.first_content(10)
+        if rng.random() < 0.4:
+            replica.scraped(float(number), LoadSample(float(number), rng.randrange(9), rng.randrange(4), 0.5))
+        before = replica.waiting
+        replica.begin(10, 10)
+        assert replica.waiting_before() == before
