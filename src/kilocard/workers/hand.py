@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -23,6 +23,8 @@ START_TIMEOUT = 60.0
 HUNG_AFTER = 10.0
 #: seconds that a process may live on when its line is cut
 GOODBYE = 5.0
+#: seconds that an answer may take
+PAGE_PATIENCE, RELOAD_PATIENCE = 1.0, 10.0
 #: a slot that stays empty longer than this has no socket: connections would wait in it for nobody
 KEEP_SOCKETS = 1.0
 
@@ -184,27 +186,36 @@ class Hand:
         if self._link is not None:
             self._link.say_encoded(batch)
 
-    async def ask(self, what: str, patience: float = 1.0) -> Any:
+    async def ask(self, what: str) -> Any:
         """Its answer, or None where there is none in time."""
-        if self._link is None or self.state == "starting":
+        if self.state == "starting":
             return None
-        self._numbers += 1
-        number = self._numbers
-        future: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self._asked[number] = future
-        self.say(words.Ask(number, what))
-        try:
-            answer = await asyncio.wait_for(future, patience)
-        except TimeoutError:
-            return None
-        finally:
-            self._asked.pop(number, None)
+        answer = await self._answer_to(lambda number: words.Ask(number, what), PAGE_PATIENCE)
         if answer is None:
             return None
         if what == "metrics":
             self.page = _decode_page(answer)
             return self.page
         return _decode(answer)
+
+    async def reload(self, spec: dict[str, Any]) -> bool:
+        """False: it has not said that this file is in force there."""
+        return await self._answer_to(lambda number: words.Reload(number, spec), RELOAD_PATIENCE) is not None
+
+    async def _answer_to(self, question: Callable[[int], words.Message], patience: float) -> bytes | None:
+        if self._link is None:
+            return None
+        self._numbers += 1
+        number = self._numbers
+        future: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        self.say(question(number))
+        try:
+            return await asyncio.wait_for(future, patience)
+        except TimeoutError:
+            return None
+        finally:
+            self._asked.pop(number, None)
 
     def _heard(self, message: words.Up) -> None:
         if type(message) is words.Reserve:

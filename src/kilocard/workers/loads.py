@@ -73,6 +73,29 @@ class Loads:
                 shares.join(worker)
             self._unsettled[replica] = None
 
+    def rebound(self, bounds: Mapping[str, int], pools: Mapping[str, str]) -> None:
+        """Other bounds by pool; `pools` has the pool of each replica. A bound that is lowered, or new, holds as soon as
+        workers have heard of it and what runs above it has ended."""
+        self._bounds = dict(bounds)
+        for replica, pool in pools.items():
+            bound = bounds.get(pool)
+            shares = self._shares.get(replica)
+            if bound is None:
+                if shares is not None:
+                    del self._shares[replica]
+                    for worker, stale in self._stale.items():
+                        stale[replica] = None
+                        self._unread[worker].pop(replica, None)
+            elif shares is None:
+                self.found(replica, pool)
+                for worker, rows in self._rows.items():
+                    if replica in rows:  # what it has there without a share
+                        in_flight = rows[replica].in_flight
+                        self._shares[replica].report(worker, in_flight, in_flight, 0)
+            else:
+                shares.bound = bound
+        self._unsettled = dict.fromkeys(self._shares)
+
     def lost(self, replica: str) -> None:
         self._shares.pop(replica, None)
         self._unsettled.pop(replica, None)

@@ -71,6 +71,13 @@ class Ask(Message, frozen=True, tag=True):
     what: str
 
 
+class Reload(Message, frozen=True, tag=True):
+    """Another cluster file is in force. Answered with Told; the supervisor has judged it before."""
+
+    number: int
+    spec: dict[str, Any]
+
+
 class Granted(Message, frozen=True, tag=True):
     """The answer to Reserve with the same number: the lease is held for this worker until it says Settle."""
 
@@ -157,5 +164,5 @@ class Ejected(Message, frozen=True, tag=True):
     cause: str
 
 
-Down = Welcome | Found | Leaving | Lost | Sampled | News | Ask | Granted | Denied | Drain | Ejected
+Down = Welcome | Found | Leaving | Lost | Sampled | News | Ask | Reload | Granted | Denied | Drain | Ejected
 Up = Listening | Report | Reserve | Settle | Counts | Told | Drained | Ejected

@@ -32,6 +32,7 @@ def combined(states: Sequence[State]) -> State:
             table: [_merged(rows, SUMMED[table]) for rows in _by_id(states, table)]
             for table in ("models", "pools", "replicas")
         },
+        "quarantine": [body for state in states for body in state["quarantine"]],
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kilocard import __version__
+from kilocard.gateway.config_status import export
 from kilocard.gateway.limit_state import LimitMeters, Standings, standings, tenants
 from kilocard.gateway.state import UNKNOWN
 from kilocard.metrics import names
@@ -34,6 +35,7 @@ class Pages:
         self._scrape_failures = self._registry.counter(names.SCRAPE_FAILURES)
         self._exits = self._registry.counter(names.WORKER_EXITS)
         self.store_errors = self._registry.counter(names.STORE_ERRORS)
+        export(supervisor.config, self._registry)
         LimitMeters(self._standings, self._registry)
         self._workers = self._registry.gauge(names.WORKERS).only
         #: what workers counted that are no more
@@ -75,6 +77,7 @@ class Pages:
             "version": __version__,
             "ready": self.ready,
             "draining": supervisor.draining,
+            "config": supervisor.config.view(),
             "uptime_s": round(time.monotonic() - self._started_at, 3),
             "workers": [_worker(hand, answer) for hand, answer in zip(supervisor.hands, answers, strict=True)],
         }

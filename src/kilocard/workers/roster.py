@@ -31,15 +31,24 @@ class Roster:
         self._rng = random.Random()  # noqa: S311  # order of replicas, no secret
         interval = spec.gateway.scrape_interval
         self._poller = Poller(self._on_sample, interval=interval, rng=self._rng, now=asyncio.get_running_loop().time)
-        self._loads = Loads(
-            {name: pool.max_in_flight for name, pool in spec.pools.items() if pool.max_in_flight is not None}
-        )
+        self._loads = Loads(_bounds(spec))
         self._endpoints: dict[str, Endpoint] = {}
         #: draining replicas, and why
         self._leaving: dict[str, str] = {}
         #: those of them that are forgotten then
         self._departing: set[str] = set()
         self._news_due = False
+
+    def reload(self, spec: ClusterSpec) -> None:
+        """Another cluster file is in force; replicas of pools that are no more in it depart by their sources."""
+        self.spec = spec
+        self._poller.every(spec.gateway.scrape_interval)
+        for replica, pool_name, url in self._endpoints.values():
+            pool = spec.pools.get(pool_name)
+            if pool is not None:
+                self._poller.add(replica, url, engine(pool.engine).metrics_pages(pool))
+        self._loads.rebound(_bounds(spec), {endpoint.replica: endpoint.pool for endpoint in self._endpoints.values()})
+        self._news_soon()
 
     def start(self) -> None:
         self._poller.start()
@@ -72,9 +81,11 @@ class Roster:
         known = self._endpoints.get(replica)
         if known is not None and known != endpoint:
             self._lost(replica)
+        pool = self.spec.pools.get(endpoint.pool)
+        if pool is None:
+            return  # last news of a source whose pool is gone from the cluster file
         if replica not in self._endpoints:
             self._endpoints[replica] = endpoint
-            pool = self.spec.pools[endpoint.pool]
             self._poller.add(replica, endpoint.url, engine(pool.engine).metrics_pages(pool))
             self._loads.found(replica, endpoint.pool)
         self._leaving.pop(replica, None)
@@ -152,3 +163,7 @@ class Roster:
             rows = news.get(hand.life)
             if rows:
                 hand.say(words.News(number, rows))
+
+
+def _bounds(spec: ClusterSpec) -> dict[str, int]:
+    return {name: pool.max_in_flight for name, pool in spec.pools.items() if pool.max_in_flight is not None}

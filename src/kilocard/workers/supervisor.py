@@ -18,9 +18,12 @@ from typing import Any
 from kilocard.core.errors import BackendError
 from kilocard.gateway.admin import Admin
 from kilocard.gateway.admission import Admission
+from kilocard.gateway.config_status import ConfigStatus
 from kilocard.gateway.parts import Part
+from kilocard.gateway.reloader import Reloaded, Reloader
 from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.net.server import Server
+from kilocard.spec.changes import adoptable, differences
 from kilocard.spec.dump import dump
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
@@ -65,11 +68,14 @@ class Supervisor:
         self._admission = Admission(spec, self.apply)
         self._sources = Sources(self._admission.apply, self._depart)
         self.desk = LimitDesk(limit_store, spec.tenants, time.monotonic)
+        self.config = ConfigStatus()
+        #: follows the cluster file and answers POST /reload, where it is set
+        self.reloader: Reloader | None = None
         self.pages = Pages(self, describe)
         #: others that live as long as this one
         self.parts: list[Part] = []
         self._started: list[Part] = []
-        self._admin = Server(Admin(self.pages), idle_timeout=30.0)
+        self._admin = Server(Admin(self.pages, lambda: self.reloader), idle_timeout=30.0)
         self._lives = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = True
@@ -99,6 +105,8 @@ class Supervisor:
         self._admission.start()
         self._spawn(self._watch())
         self._sources.follow(self._wanted(self.spec))
+        if self.reloader is not None and self.spec.gateway.watch:
+            self.reloader.watch()
 
     async def _all_listen(self) -> None:
         listening = [asyncio.ensure_future(hand.listening.wait()) for hand in self.hands]
@@ -123,6 +131,29 @@ class Supervisor:
         self._lives += 1
         await hand.start(self._lives)
 
+    async def take_over(self, spec: ClusterSpec) -> Reloaded:
+        """Another cluster file, judged already, for all workers. Returns when each has said that it is in force.
+
+        A worker that does not say so is replaced: no two workers may go on by two files. Raises KilocardError, with
+        nothing changed, where its sources can't be built.
+        """
+        spec, restart = adoptable(self.spec, spec)
+        changed = list(differences(self.spec, spec))
+        wanted = self._wanted(spec)
+        self.spec = self._admission.spec = spec
+        self.desk.adopt(spec.tenants)
+        # first the workers, then what follows from it for replicas: they hear both in this order
+        told = [hand.reload(dump(self._spec_of(hand))) for hand in self.hands]
+        waiting = [asyncio.ensure_future(each) for each in told]
+        await asyncio.sleep(0)
+        self.roster.reload(spec)
+        self._sources.follow(wanted)
+        for hand, done in zip(self.hands, await asyncio.gather(*waiting), strict=True):
+            if not done and hand.connected:
+                log.error("worker %d has not taken the cluster file over: it is replaced", hand.slot)
+                hand.kill()
+        return Reloaded(changed, restart)
+
     def _depart(self, replica: str) -> None:
         self._admission.forget(replica)
         self.roster.depart(replica)
@@ -130,6 +161,8 @@ class Supervisor:
     async def stop(self) -> None:
         """As one gateway stops: readiness fails, workers drain, what is left then is cut."""
         self.draining = True
+        if self.reloader is not None:
+            await self.reloader.close()
         gateway = self.spec.gateway
         for hand in self.hands:
             hand.drain()

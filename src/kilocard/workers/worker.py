@@ -124,6 +124,10 @@ class Worker:
                 plane.tell(PeerEjected(plane.clock(), replica, cause))
             case words.Ask(number, what):
                 self._link.say(words.Told(number, msgspec.Raw(_encode(self._answer(gateway, what)))))
+            case words.Reload(number, spec):
+                # An error here ends the worker: the next one starts with this file. No two workers may serve by two.
+                gateway.reload(parse(spec))
+                self._link.say(words.Told(number, msgspec.Raw(_encode(None))))
             case words.Drain():
                 self._stop.set()
 

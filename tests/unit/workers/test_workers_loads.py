@@ -69,3 +69,22 @@ def test_a_lost_replica_leaves_nothing_behind() -> None:
     loads.lost("p/a")
     assert loads.news()[1] == {}
     assert loads.in_flight("p/a") == 0
+
+
+def test_another_bound_holds_when_workers_have_heard_of_it() -> None:
+    loads = Loads({"p": 6})
+    loads.found("p/a", "p")
+    loads.join(1)
+    loads.join(2)
+    number, news = loads.news()
+    for worker in (1, 2):
+        loads.report(worker, [Row("p/a", 3, cap=3)], read=number)
+    loads.rebound({"p": 4}, {"p/a": "p"})
+    _, news = loads.news()
+    assert [news[worker][0].share for worker in (1, 2)] == [2, 2]
+    loads.rebound({}, {"p/a": "p"})
+    _, news = loads.news()
+    assert [news[worker][0].share for worker in (1, 2)] == [None, None]
+    loads.rebound({"p": 5}, {"p/a": "p"})
+    _, news = loads.news()
+    assert sum(news[worker][0].share or 0 for worker in (1, 2)) == 5

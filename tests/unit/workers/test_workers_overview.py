@@ -14,6 +14,7 @@ def worker(in_flight: int, state: str, age: float | None, held: int = 0) -> dict
         "gateway": {"version": "1", "ready": True, "connections": 5, "in_flight": in_flight, "held": held},
         "models": [{"id": "m", "held": held, "pools": {"p": 100}}],
         "pools": [{"id": "p", "replicas": 1, "in_flight": in_flight}],
+        "quarantine": [],
         "replicas": [replica],
     }
 
