@@ -209,7 +209,7 @@ class ChangingWorld(World):
             assert len(pool.policies) == len(pool.models)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     policy=st.sampled_from(["queue_depth", "round_robin", "least_connections", "adaptive"]),
