@@ -19,8 +19,10 @@ log = logging.getLogger("kilocard.records")
 
 #: records that may wait; about 60 MB
 LIMIT = 100_000
-#: records of one write
-BATCH = 5_000
+#: records of one write. The event loop stands still while a sink prepares them, since that holds the interpreter: choose
+#: as many as take less than a millisecond. After each batch the loop has its turn for so many seconds
+BATCH = 250
+TURN = 0.0005
 #: seconds between two tries: doubled from the first to the last
 BACKOFF, BACKOFF_MAX = 0.1, 5.0
 #: how long a stop goes on trying to write what is left, in seconds
@@ -112,7 +114,7 @@ class BatchWriter(Generic[P]):
         while not stopping:
             stopping = self._stop.wait(self._every)
             while self._records and self._write_batch():
-                pass
+                time.sleep(TURN)
             try:
                 self._sink.tidy(time.time())  # noqa: TID251  # records carry the calendar's time
             except Exception as error:  # the thread has to live

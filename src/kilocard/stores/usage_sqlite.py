@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,23 @@ _TABLES = (
     f"CREATE INDEX IF NOT EXISTS {REQUESTS}_ended ON {REQUESTS} (ended)",
     create_daily(SQLITE),
 )
-_INSERT = (
-    f"INSERT INTO {REQUESTS} ({NAMES}) VALUES ({', '.join('?' * len(COLUMNS))}) ON CONFLICT (request_id) DO NOTHING"
-)
+#: rows of one statement: each statement hands the interpreter to the event loop and asks for it back, which costs more
+#: than the row. As many as an old SQLite has parameters for (999)
+ROWS = 999 // len(COLUMNS)
 #: rows of this transaction are those above what was the last one before
 _ADD_TO_DAILY = add_to_daily(SQLITE, f"{REQUESTS} WHERE seq > ?")
 _PRUNE = (
     f"DELETE FROM {REQUESTS} WHERE seq IN"
     f" (SELECT seq FROM {REQUESTS} WHERE ended < ? ORDER BY ended LIMIT {PRUNE_ROWS})"
 )
+
+
+def _insert(rows: int) -> str:
+    values = f"({', '.join('?' * len(COLUMNS))})"
+    return f"INSERT INTO {REQUESTS} ({NAMES}) VALUES {', '.join([values] * rows)} ON CONFLICT (request_id) DO NOTHING"
+
+
+_ONE, _MANY = _insert(1), _insert(ROWS)
 
 
 class SqliteLedger:
@@ -67,7 +76,10 @@ class SqliteLedger:
         try:
             store.execute("BEGIN IMMEDIATE")
             (last,) = store.execute(f"SELECT coalesce(max(seq), 0) FROM {REQUESTS}").fetchone()
-            store.executemany(_INSERT, prepared)
+            whole = len(prepared) // ROWS * ROWS
+            for start in range(0, whole, ROWS):
+                store.execute(_MANY, tuple(chain.from_iterable(prepared[start : start + ROWS])))
+            store.executemany(_ONE, prepared[whole:])
             store.execute(_ADD_TO_DAILY, (last,))
             store.execute("COMMIT")
         except sqlite3.Error:

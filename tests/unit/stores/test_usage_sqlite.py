@@ -81,6 +81,16 @@ def test_a_batch_that_is_written_again_counts_once(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_a_large_batch_goes_in_whole_and_once(tmp_path: Path) -> None:
+    """Rows go in by many at a time, and the last ones by one."""
+    ledger = SqliteLedger(tmp_path / "k.db")
+    for _ in range(2):
+        ledger.write(ledger.prepare([record(number) for number in range(123)], START))
+    assert [row["request_id"] for row in rows(tmp_path / "k.db")] == [f"kc-0123456789ab-{n:x}" for n in range(123)]
+    assert total(read(tmp_path / "k.db", Question(()))).requests == 123
+    ledger.close()
+
+
 def test_errors_are_what_the_client_did_not_get(tmp_path: Path) -> None:
     outcomes = ["ok", "client_gone", "client_error", "refused", "timeout", "upstream_error"]
     keep(tmp_path / "k.db", *(record(n, outcome=outcome) for n, outcome in enumerate(outcomes)))
