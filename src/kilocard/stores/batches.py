@@ -17,10 +17,10 @@ from kilocard.tenancy.usage import Record
 
 log = logging.getLogger("kilocard.records")
 
-#: records that may wait; about 60 MB
+#: records that may wait; about 50 MB
 LIMIT = 100_000
-#: records of one write. The event loop stands still while a sink prepares them, since that holds the interpreter: choose
-#: as many as take less than a millisecond. After each batch the loop has its turn for so many seconds
+#: records of one write. The event loop stands still while a sink prepares them, since that holds the interpreter: as
+#: many as take less than a millisecond. After each batch the loop has its turn for so many seconds
 BATCH = 250
 TURN = 0.0005
 #: seconds between two tries: doubled from the first to the last
