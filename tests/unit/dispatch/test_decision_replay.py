@@ -96,7 +96,7 @@ def test_a_log_goes_on_from_a_checkpoint_alone() -> None:
     assert check([log.lines[0], *log.lines[before:]]).differing > 0, "without the state the answers are others"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     policy=st.sampled_from(POLICIES),
