@@ -12,6 +12,7 @@ from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.events import Event, Fault
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
+from kilocard.dispatch.hedging import Hedger
 from kilocard.dispatch.instructions import Drained, Instruction, Probe
 from kilocard.dispatch.membership import Membership
 from kilocard.dispatch.placing import Placer
@@ -65,12 +66,15 @@ class Dispatcher:
         self._room = WaitingRoom(placer, self._requests, self.stats)
         self._retry = Retrier(placer, self._room, self._requests, self.stats).retry
         members = Membership(self.fleet, self._room, self.quarantine, self.stats, rng)
+        self._hedger = Hedger(self.fleet, self._requests, self.quarantine, self.stats, self._give_back)
         self._handlers: dict[type, Callable[[Any], Sequence[Instruction]]] = {
             ev.Arrived: self._arrived,
             ev.Answered: self._answered,
             ev.FirstContent: self._first_content,
             ev.Finished: self._finished,
             ev.Failed: self._failed,
+            ev.HedgeWon: self._hedger.won,
+            ev.HedgeFailed: self._hedger.failed,
             ev.Abandoned: self._abandoned,
             ev.ReplicaUp: members.up,
             ev.ReplicaDraining: members.draining,
@@ -109,7 +113,7 @@ class Dispatcher:
     # --- a request's life
 
     def _arrived(self, event: ev.Arrived) -> Sequence[Instruction]:
-        now, id, name, prompt, declared, deadline, tenant, _, _, fingerprint = event
+        now, id, name, prompt, declared, deadline, tenant, _, _, fingerprint, _ = event
         model = self._models.get(name)
         if self._private:
             model = self._private.get((name, tenant), model)
@@ -122,6 +126,8 @@ class Dispatcher:
         if now >= deadline:
             return (self._refuse(id, refusals.no_capacity("deadline_exceeded", name, 0.0, 0)),)
         model.budget.tokens += RETRY_SHARE
+        if model.hedge is not None:
+            model.hedge_budget += model.hedge.budget
         expected = int(declared * model.used_share)
         route = model.only or model.draw(self._rng)
         request = LiveRequest(id, model, route, prompt, expected, declared, event)
@@ -145,6 +151,8 @@ class Dispatcher:
         if request is None or (replica := request.replica) is None or not request.pending:
             self.stats.late_events += 1
             return NOTHING
+        if request.hedge is not None:
+            return (*self._hedger.drop(now, request), *self._first_content(event))
         request.pending = False
         request.content_at = now
         replica.first_content(request.prompt)
@@ -199,6 +207,8 @@ class Dispatcher:
             health.ok += 1
             if health.consecutive or request.trial:
                 self.fleet.succeeded(now, replica, request.trial)
+        if request.hedge is not None:
+            return (*self._hedger.drop(now, request), *self._give_back(now, request, replica))
         return self._give_back(now, request, replica)
 
     def _observe_end(self, now: float, request: LiveRequest, replica: Replica, produced: int | None) -> None:
@@ -241,6 +251,8 @@ class Dispatcher:
             return NOTHING
         if request.trial:
             self.fleet.trial_void(replica)
+        if request.hedge is not None:
+            return (*self._hedger.drop(now, request), *self._give_back(now, request, replica))
         return self._give_back(now, request, replica)
 
     # --- failure
@@ -255,6 +267,8 @@ class Dispatcher:
         replica = request.replica
         if replica is None:
             return (self._room.time_out(now, request),)
+        if request.hedge is not None and fault is Fault.TOTAL:
+            return (*self._hedger.drop(now, request), *self._failed(event))
         content = not request.pending
         if fault in BLAMELESS or status == TOO_MANY:
             if request.trial:
@@ -271,6 +285,9 @@ class Dispatcher:
         request.worked += fault is not Fault.CONNECT or bool(fingerprint)
         if replica.id not in request.tried:
             request.tried += (replica.id,)
+        if request.hedge is not None:
+            self._hedger.promote(request)
+            return (*after, *news)
         answer = (
             None if content or fault is Fault.TOTAL or now >= request.deadline else self._retry(now, request, fault)
         )
@@ -290,4 +307,5 @@ class Dispatcher:
         out: list[Instruction] = [Probe(id) for id in self.fleet.sweep(now)]
         out += self.quarantine.tick(now)
         self._room.tick(now, self.fleet.queues, out)
+        self._hedger.tick(now, out)
         return out

@@ -39,6 +39,7 @@ class Arrived(NamedTuple):
     priority: int = 1  # strict class; a lower one leaves the hold queue first
     weight: float = 1.0  # the tenant's share within its class
     fingerprint: str = ""  # of the body, where its length is in Quarantine.sizes
+    stream: bool = True  # the answer comes in pieces
 
 
 class Answered(NamedTuple):
@@ -66,7 +67,10 @@ class Finished(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The attempt failed. Answer: Send (another replica), Hold, or Refuse; after FirstContent always Refuse."""
+    """The attempt failed. Answer: Send (another replica), Hold, or Refuse; after FirstContent always Refuse.
+
+    While a second attempt runs there is no answer but for Fault.TOTAL: the second is the only one then.
+    """
 
     now: float
     request: int
@@ -74,6 +78,24 @@ class Failed(NamedTuple):
     status: int | None  # the HTTP status for Fault.STATUS
     detail: str  # for people
     fingerprint: str = ""  # of the body, where the replica may have died of it
+
+
+class HedgeWon(NamedTuple):
+    """The second attempt has content first, and the first one was cut. What follows is told as if it were the first."""
+
+    now: float
+    request: int
+
+
+class HedgeFailed(NamedTuple):
+    """The second attempt failed while the first one goes on."""
+
+    now: float
+    request: int
+    fault: Fault
+    status: int | None
+    detail: str
+    fingerprint: str = ""
 
 
 class Abandoned(NamedTuple):
@@ -167,6 +189,8 @@ Event = (
     | FirstContent
     | Finished
     | Failed
+    | HedgeWon
+    | HedgeFailed
     | Abandoned
     | ReplicaUp
     | ReplicaDraining

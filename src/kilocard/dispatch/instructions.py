@@ -18,6 +18,16 @@ class Send(NamedTuple):
     decision: Decision
 
 
+class Hedge(NamedTuple):
+    """Send the request to this replica too, beside the attempt that runs. Cut whichever does not have content first."""
+
+    request: int
+    attempt: int
+    replica: str
+    pool: str
+    decision: Decision
+
+
 class Hold(NamedTuple):
     """The request waits in the gateway; a Send or a Refuse follows in answer to a later event."""
 
@@ -56,4 +66,4 @@ class Convicted(NamedTuple):
     ttl: float
 
 
-Instruction = Send | Hold | Refuse | Probe | Drained | Convicted
+Instruction = Send | Hedge | Hold | Refuse | Probe | Drained | Convicted

@@ -14,11 +14,21 @@ if TYPE_CHECKING:
     from kilocard.dispatch.topology import Model, Route
 
 
+class Second:
+    """The second attempt's lease."""
+
+    __slots__ = ("replica", "sent_at")
+
+    def __init__(self, replica: Replica, sent_at: float) -> None:
+        self.replica = replica
+        self.sent_at = sent_at
+
+
 class LiveRequest:
     """`replica` is the lease: the very object, not its id, so a replica that goes and comes back is another one."""
 
     __slots__ = (
-        "asked", "attempts", "content_at", "declared", "fault", "flow", "held_at", "hold_until", "id", "mark",
+        "asked", "attempts", "content_at", "declared", "fault", "flow", "hedge", "held_at", "hold_until", "id", "mark",
         "marked_at", "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at", "spent",
         "trial", "tried", "turn", "worked",
     )  # fmt: skip
@@ -56,6 +66,8 @@ class LiveRequest:
         #: its body is, or was, suspected of killing replicas
         self.mark: Mark | None = None
         self.marked_at = 0.0
+        #: a second attempt that runs beside the first
+        self.hedge: Second | None = None
         #: why it is held again
         self.fault: Fault | None = None
         self.held_at = 0.0

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from random import Random
 
 from kilocard.dispatch.config import PRIORITIES, PoolFacts
+from kilocard.dispatch.first_tokens import PoolFirstTokens
 from kilocard.dispatch.hold import HoldQueue
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.retry import RetryBudget
-from kilocard.routing.base import Policy
+from kilocard.routing.base import Observer, Policy
 from kilocard.routing.load import UNBOUNDED
 from kilocard.spec.model import ModelSpec
 
@@ -17,8 +18,8 @@ from kilocard.spec.model import ModelSpec
 class Pool:
     """Replicas of one pool. Health, overheat and slow start follow the first model that routes here."""
 
-    __slots__ = ("ejected", "facts", "members", "models", "name", "observers", "out", "policies", "replicas", "spec",
-                 "times", "warm_at")  # fmt: skip
+    __slots__ = ("ejected", "facts", "first_tokens", "members", "models", "name", "observers", "out",
+                 "policies", "replicas", "spec", "times", "warm_at")  # fmt: skip
 
     facts: PoolFacts
     #: of the first model that routes here
@@ -35,7 +36,8 @@ class Pool:
         #: when the replicas that came up together are warm; who comes later starts slowly
         self.warm_at = UNBOUNDED
         self.policies: tuple[Policy, ...] = ()
-        self.observers: tuple[Policy, ...] = ()
+        self.observers: tuple[Observer, ...] = ()
+        self.first_tokens = PoolFirstTokens()
         self.models: tuple[Model, ...] = ()
         #: virtual time of the queues that wait for it, by priority class
         self.times = [0.0] * len(PRIORITIES)
@@ -53,6 +55,9 @@ class Pool:
         self.policies += (route.policy,)
         if route.policy.observes:
             self.observers += (route.policy,)
+        hedge = model.spec.hedge
+        if hedge is not None and hedge.after is None and self.first_tokens not in self.observers:
+            self.observers += (self.first_tokens,)
 
 
 class Route:
@@ -72,8 +77,8 @@ class Model:
     """A public name as one party of tenants may use it (isolation.py): routes with a positive weight, held requests,
     retry budget, output length learned."""
 
-    __slots__ = ("budget", "closed", "declared_mean", "hold", "only", "output_mean", "routes", "spec", "tenants",
-                 "total", "used_share")  # fmt: skip
+    __slots__ = ("budget", "closed", "declared_mean", "hedge", "hedge_budget", "hold", "only", "output_mean",
+                 "routes", "spec", "tenants", "total", "used_share")  # fmt: skip
 
     #: share of the newest request in the two means
     NEW = 0.02
@@ -94,6 +99,10 @@ class Model:
     def set_up(self, spec: ModelSpec, routes: Sequence[Route]) -> None:
         """What the cluster file says of it now."""
         self.spec = spec
+        #: None: no second attempts
+        self.hedge = spec.hedge
+        #: second attempts that may be made now
+        self.hedge_budget = 0.0
         #: heaviest first: the order in which others are tried when the chosen pool is full
         self.routes = tuple(sorted(routes, key=lambda route: -route.weight))
         self.total = sum(route.weight for route in routes)

@@ -23,6 +23,13 @@ class Outcome(NamedTuple):
     failed: bool
 
 
+class Observer(Protocol):
+    """Learns from what attempts come to."""
+
+    def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
+        """An attempt there came to something."""
+
+
 class Policy(Protocol):
     """Chooses among the replicas of one pool for one model. One instance per (model, pool): no shared cursor."""
 

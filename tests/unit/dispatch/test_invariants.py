@@ -15,9 +15,9 @@ from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.health import OUT, State, may_be_out
-from kilocard.dispatch.instructions import Drained, Hold, Instruction, Probe, Refuse, Send
+from kilocard.dispatch.instructions import Convicted, Drained, Hedge, Hold, Instruction, Probe, Refuse, Send
 from kilocard.dispatch.record import replay, to_list
-from kilocard.spec.model import EjectSpec, HoldSpec, ModelSpec, OverheatSpec
+from kilocard.spec.model import EjectSpec, HedgeSpec, HoldSpec, ModelSpec, OverheatSpec
 
 HOLD_MAX = 6
 MAX_IN_FLIGHT = 3
@@ -26,7 +26,15 @@ MAX_IN_FLIGHT = 3
 def file(policy: str) -> tuple[dict[str, ModelSpec], dict[str, PoolFacts]]:
     quick = EjectSpec(consecutive=2, backoff=0.5, backoff_max=2.0)
     models = {
-        "m": ModelSpec("m", {"p": 3, "q": 1}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
+        "m": ModelSpec(
+            "m",
+            {"p": 3, "q": 1},
+            policy,
+            OverheatSpec(2),
+            quick,
+            HoldSpec(HOLD_MAX, 3.0),
+            hedge=HedgeSpec(0.2, 1.0, 1.0),
+        ),
         "n": ModelSpec("n", {"q": 1, "never": 0}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
         "o": ModelSpec("o", {"q": 2, "x": 1, "y": 1}, policy, OverheatSpec(2), quick, HoldSpec(HOLD_MAX, 3.0)),
         "closed": ModelSpec("closed", {"x": 1}, policy, OverheatSpec(waiting=2), quick, HoldSpec(HOLD_MAX, 3.0)),
@@ -61,6 +69,8 @@ class World:
         self.now = 0.0
         self.next_id = 0
         self.sent: dict[int, tuple[str, int, bool]] = {}  # request: (replica, attempt, content seen)
+        #: second attempts that run beside those
+        self.seconds: dict[int, tuple[str, int, bool]] = {}
         self.held: set[int] = set()
         self.asked: dict[int, ev.Arrived] = {}
         self.ended: dict[int, str] = {}
@@ -96,18 +106,31 @@ class World:
                 assert life.health.state not in OUT | {State.RESTING}, "INV-3: sent to an ejected replica"
                 self.held.discard(request)
                 self.sent[request] = (replica, attempt, False)
+            case Hedge(request, attempt, replica, pool, decision):
+                assert decision.reason and decision.target == replica, "INV-8: a decision has a reason"
+                first, before_it, content = self.sent[request]
+                assert request not in self.seconds, "INV-20: two attempts at once at most"
+                assert not content and replica != first and attempt > before_it, "INV-20"
+                assert pool == first[0], "INV-20: in the pool that it is in"
+                assert replica not in self.draining, "INV-3"
+                assert self.dispatcher.fleet.replicas[replica].health.state is State.READY, "INV-3"
+                self.seconds[request] = (replica, attempt, False)
             case Hold(request, reason):
                 assert reason, "INV-8"
                 assert request not in self.sent and request not in self.ended, "INV-2"
                 self.held.add(request)
             case Refuse(request, error):
                 assert request not in self.ended, "INV-2: ended twice"
-                assert str(error) and error.http_status in {403, 404, 502, 503, 504}
+                assert str(error) and error.http_status in {403, 404, 422, 502, 503, 504}
                 asked = self.asked[request]
                 if error.http_status == 403:
                     assert not self.pools_of(asked.tenant, asked.model), "INV-15: what belongs to others is forbidden"
                 assert error.http_status != 503 or error.retry_after, "INV-10: 503 has Retry-After"
                 self.end(request, "refused")
+            case Convicted(replicas=dead):
+                assert len(dead) >= 2, "INV-21: two deaths convict, not one"
+            case Probe(replica, True):
+                assert replica in self.dispatcher.quarantine.incidents
             case Probe(replica):
                 assert before[replica] is State.EJECTED
                 self.probing.add(replica)
@@ -116,6 +139,7 @@ class World:
 
     def end(self, request: int, how: str) -> None:
         self.sent.pop(request, None)
+        self.seconds.pop(request, None)
         self.held.discard(request)
         self.ended[request] = how
 
@@ -129,6 +153,7 @@ class World:
     def check_order(self, released: list[int]) -> None:
         """Of those that left the queue for the first time."""
         live = self.dispatcher._requests
+        released = [id for id in released if live[id].mark is None]  # suspects of the quarantine stand aside
         for id in released:
             lines = live[id].model.hold.lines[: self.asked[id].priority]
             assert not any(line.count for line in lines), "INV-17: a higher class waits still"
@@ -142,6 +167,11 @@ class World:
         for request in self.dispatcher._requests.values():
             if request.replica is not None and not request.replica.gone:
                 leases[request.replica.id] = leases.get(request.replica.id, 0) + 1
+            if request.hedge is not None and not request.hedge.replica.gone:
+                leases[request.hedge.replica.id] = leases.get(request.hedge.replica.id, 0) + 1
+        assert {id for id, one in self.dispatcher._requests.items() if one.hedge is not None} == set(self.seconds), (
+            "INV-20: the second lease is there as long as the second attempt"
+        )
         for id, replica in fleet.replicas.items():
             assert replica.in_flight == leases.get(id, 0), "INV-1: in flight = live leases"
             assert 0 <= replica.pending <= replica.in_flight, "INV-1"
@@ -182,7 +212,7 @@ class World:
             deadline = self.now + rng.choice([0.5, 5.0, 100.0])
             prompt, output = rng.randrange(4000), rng.randrange(500)
             who = (rng.choice(TENANTS), rng.randrange(3), rng.choice([1.0, 2.0]))
-            asked = ev.Arrived(self.now, self.next_id, model, prompt, output, deadline, *who)
+            asked = ev.Arrived(self.now, self.next_id, model, prompt, output, deadline, *who, rng.choice(["", "3-1"]))
             self.asked[self.next_id] = asked
             self.tell(asked)
             if model in self.models and not self.pools_of(asked.tenant, model):
@@ -229,7 +259,18 @@ class World:
         rng = self.rng
         replica, attempt, content = self.sent[request]
         roll = rng.random()
-        if roll < 0.35 and not content:
+        second = self.seconds.get(request)
+        body = f"3-{rng.randrange(6)}"
+        if second is not None and roll < 0.3:
+            self.sent[request] = self.seconds.pop(request)
+            self.tell(ev.HedgeWon(self.now, request))
+        elif second is not None and roll < 0.5:
+            del self.seconds[request]
+            fault = rng.choice(list(ev.Fault))
+            self.tell(ev.HedgeFailed(self.now, request, fault, 500, "it broke", rng.choice(["", body])))
+            assert self.sent[request] == (replica, attempt, content), "INV-20: nothing changes for the first attempt"
+        elif roll < 0.35 and not content:
+            self.seconds.pop(request, None)
             self.sent[request] = (replica, attempt, True)
             self.tell(ev.FirstContent(self.now, request))
         elif roll < 0.7:
@@ -240,7 +281,14 @@ class World:
             del self.sent[request]
             life = self.dispatcher.fleet.replicas.get(replica)
             others = sum(len(r.policy) for r in self.dispatcher._requests[request].model.routes) > 1
-            self.tell(ev.Failed(self.now, request, fault, 500, "it broke"))
+            if second is not None:
+                del self.seconds[request]
+                if fault is not ev.Fault.TOTAL:
+                    self.sent[request] = second
+            self.tell(ev.Failed(self.now, request, fault, 500, "it broke", rng.choice(["", body])))
+            if second is not None and fault is not ev.Fault.TOTAL:
+                assert self.sent[request] == second, "INV-20: the second attempt goes on"
+                return
             assert request in self.sent or request in self.held or request in self.ended, "INV-2: an answer"
             if content:
                 assert request in self.ended, "INV-12: no retry after content"
