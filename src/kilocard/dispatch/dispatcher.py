@@ -286,7 +286,7 @@ class Dispatcher:
         if replica.id not in request.tried:
             request.tried += (replica.id,)
         if request.hedge is not None:
-            self._hedger.promote(request)
+            self._hedger.promote(request, "took_over")
             return (*after, *news)
         answer = (
             None if content or fault is Fault.TOTAL or now >= request.deadline else self._retry(now, request, fault)

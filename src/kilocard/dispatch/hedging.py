@@ -117,14 +117,14 @@ class Hedger:
         outcome = Outcome(now, request.prompt, now - request.sent_at, None, None, False)
         for observer in first.pool.observers:
             observer.observe(first, outcome)
-        self._count(request.model, "won")
         after = self._give_back(now, request, first)
-        self.promote(request)
+        self.promote(request, "won")
         return after
 
-    def promote(self, request: LiveRequest) -> None:
+    def promote(self, request: LiveRequest, result: str) -> None:
         """The second attempt is the only one now. The first one's lease has been given back."""
         second, request.hedge = request.hedge, None
+        self._count(request.model, result)
         assert second is not None and request.replica is None
         request.replica = second.replica
         request.sent_at = second.sent_at

@@ -30,7 +30,7 @@ class Stats:
     deaths: defaultdict[str, int] = field(default_factory=_counts)
     #: bodies that were found to kill replicas
     convictions: int = 0
-    #: second attempts by model and what came of them: sent, won, lost, failed
+    #: second attempts by model and what came of them: sent; then won, lost, failed or took_over
     hedges: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     overheats: int = 0
     probes: int = 0

@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.client_side import ClientSide
+from kilocard.gateway.gathering import MAX_GATHERED, RETRYABLE
 from kilocard.gateway.heads import ResponseHead
 from kilocard.gateway.outcome import outcome
+from kilocard.gateway.phase import CONNECTING, DONE, HELD, RESERVING, STREAMING, WAITING
 from kilocard.gateway.poison import suspected
+from kilocard.gateway.rival import Rival
 from kilocard.tenancy.usage import NOTHING
 from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.relay import EventRelay
@@ -37,19 +40,11 @@ if TYPE_CHECKING:
     from kilocard.gateway.upstream import UpstreamConnection
     from kilocard.tenancy.limits import Grant
 
-#: a whole response up to this size is gathered before any of it is sent, so that it can still be retried
-MAX_GATHERED = 1024 * 1024
-#: statuses that another replica may do better on
-_RETRYABLE = frozenset({429, 500, 502, 503, 504})
-
-
 _LF, _E = b"\ne"
 #: how engines begin an event of text
 _OPENING = b'data: {"'
 #: no event of text is smaller with its framing
 _LEAST_TEXT = 40
-#: phases; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11)
-RESERVING, HELD, CONNECTING, WAITING, STREAMING, DONE = range(6)
 
 
 class Exchange(ClientSide):
@@ -58,7 +53,7 @@ class Exchange(ClientSide):
     __slots__ = (
         "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
         "_pass_on", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "events", "grant",
-        "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "send", "sent_at",
+        "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",
     )  # fmt: skip
 
@@ -96,6 +91,8 @@ class Exchange(ClientSide):
         self.usage: Usage | None = None
         self._task: asyncio.Task[None] | None = None
         self._upstream: UpstreamConnection | None = None
+        #: a second attempt that runs beside the first
+        self.rival: Rival | None = None
         self._head: ResponseHead | None = None
         self._length: int | None = None
         self._head_sent = False
@@ -129,6 +126,10 @@ class Exchange(ClientSide):
         else:
             self._start(connection, now)
 
+    def hedge(self, send: Send, target: Target, now: float) -> None:
+        """A second attempt, beside the one that runs."""
+        self.rival = Rival(self, send, target, now)
+
     def refuse(self, error: KilocardError) -> None:
         """The end: nobody can answer this request (any more)."""
         if self.phase == DONE:
@@ -160,9 +161,9 @@ class Exchange(ClientSide):
             if self.phase == CONNECTING and self.target is target:
                 self._task = None
                 if isinstance(error, CapacityError):
-                    self._give_up(error)
+                    self.give_up(error)
                 else:
-                    self._failed(Fault.CONNECT, None, error.message)
+                    self.failed(Fault.CONNECT, None, error.message)
             return
         if self.phase == CONNECTING and self.target is target and not connection.transport.is_closing():
             self._task = None
@@ -181,6 +182,19 @@ class Exchange(ClientSide):
         connection.start(self, head, body)
         if self.paused:
             connection.pause(True)
+
+    def carried_by(self, connection: UpstreamConnection | None) -> None:
+        """A second attempt has taken over; None: its connection is free again, and the whole response here."""
+        self._upstream = connection
+        if connection is not None:
+            connection.receiver = self
+            if self.paused:
+                connection.pause(True)
+
+    @property
+    def runs(self) -> bool:
+        """An attempt of it is under way, with or without content."""
+        return self.phase in (WAITING, STREAMING)
 
     # -- upstream.Receiver
 
@@ -202,7 +216,7 @@ class Exchange(ClientSide):
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
         """The usual answer: whole, in one read."""
         status = head.status
-        if status in _RETRYABLE or head.stream:
+        if status in RETRYABLE or head.stream:
             upstream = self._upstream
             self.on_head(head, len(body))
             if body:
@@ -259,14 +273,14 @@ class Exchange(ClientSide):
         if data:
             self._write(data)
         elif relay is not None and relay.error and not relay.content:
-            self._drop_upstream()
-            self._failed(Fault.STATUS, 500, "the replica sent an error event before any content")
+            self.drop_upstream()
+            self.failed(Fault.STATUS, 500, "the replica sent an error event before any content")
 
     def _gathered_too_much(self) -> None:
         """A large answer passes from here on. An error page of that size, or one that has to become an event, can't."""
-        if self.status in _RETRYABLE or self._head_sent:
-            self._drop_upstream()
-            self._failed(Fault.STATUS, self.status, f"the replica answered {self.status} with more than 1 MiB")
+        if self.status in RETRYABLE or self._head_sent:
+            self.drop_upstream()
+            self.failed(Fault.STATUS, self.status, f"the replica answered {self.status} with more than 1 MiB")
         else:
             self._release_gathered()
 
@@ -298,10 +312,10 @@ class Exchange(ClientSide):
         self._upstream = None
         relay = self.relay
         assert self._head is not None
-        if self.status in _RETRYABLE and self._gathered is not None:
+        if self.status in RETRYABLE and self._gathered is not None:
             body = b"".join(self._gathered)
             self._failed_answer = (self._head, body)
-            self._failed(Fault.STATUS, self.status, f"the replica answered {self.status}")
+            self.failed(Fault.STATUS, self.status, f"the replica answered {self.status}")
             return
         if relay is not None:
             rest = relay.finish()
@@ -324,7 +338,7 @@ class Exchange(ClientSide):
 
     def on_fault(self, fault: Fault, detail: str) -> None:
         self._upstream = None
-        self._failed(fault, None, detail)
+        self.failed(fault, None, detail)
 
     def on_stale(self) -> None:
         self._upstream = None
@@ -339,7 +353,8 @@ class Exchange(ClientSide):
         """The client is no more: free the engine's slot at once."""
         if self.phase == DONE:
             return
-        self._drop_upstream()
+        self.drop_upstream()
+        self._drop_rival()
         relay = self.relay
         now = self.plane.clock()
         reserving = self.phase == RESERVING
@@ -389,18 +404,21 @@ class Exchange(ClientSide):
             self._write(b": keep-alive\n\n")
 
     def _time_out(self, fault: Fault, detail: str) -> None:
-        self._drop_upstream()
-        self._failed(fault, None, detail)
+        self.drop_upstream()
+        if self.rival is not None and (self.rival.alone or fault is Fault.TOTAL):
+            self._drop_rival()
+        self.failed(fault, None, detail)
 
     def shut_down(self) -> None:
         """The gateway's own drain time is over."""
-        self._give_up(CapacityError("The gateway is shutting down.", code="shutting_down"))
+        self.give_up(CapacityError("The gateway is shutting down.", code="shutting_down"))
 
-    def _give_up(self, error: CapacityError) -> None:
+    def give_up(self, error: CapacityError) -> None:
         """It is we who can't go on."""
         if self.phase == DONE:
             return
-        self._drop_upstream()
+        self.drop_upstream()
+        self._drop_rival()
         if self.phase != RESERVING:
             self.plane.tell(Abandoned(self.plane.clock(), self.id))
         self.refuse(error)
@@ -419,13 +437,16 @@ class Exchange(ClientSide):
         if gathered:
             self._write(b"".join(gathered))
 
-    def _failed(self, fault: Fault, status: int | None, detail: str) -> None:
+    def failed(self, fault: Fault, status: int | None, detail: str) -> None:
+        if self.rival is not None and not self.rival.alone and fault is not Fault.TOTAL:
+            self.rival.goes_on_alone(fault, status, detail)
+            return
         self._last_fault = fault
         self.phase = HELD if self.phase != STREAMING else self.phase
-        mark = suspected(self, fault, status)
+        mark = suspected(self, fault, status, self.send)
         self.plane.tell(Failed(self.plane.clock(), self.id, fault, status, detail, mark))
 
-    def _drop_upstream(self) -> None:
+    def drop_upstream(self) -> None:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -433,7 +454,14 @@ class Exchange(ClientSide):
         if upstream is not None:
             upstream.drop()
 
+    def _drop_rival(self) -> None:
+        rival, self.rival = self.rival, None
+        if rival is not None:
+            rival.cut()
+
     def _first_content(self, now: float) -> None:
+        if self.rival is not None:
+            self._drop_rival()
         self.phase = STREAMING
         self.content_at = now
         self.plane.tell(FirstContent(now, self.id))
@@ -441,9 +469,11 @@ class Exchange(ClientSide):
     def _complete(self, *, failed: bool) -> None:
         plane = self.plane
         now = plane.clock()
+        if self.rival is not None:
+            self._drop_rival()
         self.phase = DONE  # first, so that the Refuse that answers a late failure finds nothing to do
         if failed:
-            mark = suspected(self, Fault.STATUS, 500)
+            mark = suspected(self, Fault.STATUS, 500, self.send)
             plane.tell(Failed(now, self.id, Fault.STATUS, 500, "the replica ended its stream with an error", mark))
             plane.ended(self, "upstream_error", now)
             return
@@ -453,5 +483,7 @@ class Exchange(ClientSide):
         plane.ended(self, "ok" if self.status < 400 else "client_error", now)
 
     def _end(self, how: str) -> None:
+        if self.rival is not None:
+            self._drop_rival()
         self.phase = DONE
         self.plane.ended(self, how, self.plane.clock())

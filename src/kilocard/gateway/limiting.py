@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import RateLimited
-from kilocard.gateway.exchange import RESERVING
+from kilocard.gateway.phase import RESERVING
 from kilocard.gateway.rate_headers import rate_headers, refusal_headers
 from kilocard.tenancy.estimate import PromptEstimates
 from kilocard.tenancy.limits import Ask, Denied, Grant, LimitStore

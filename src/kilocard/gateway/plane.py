@@ -23,14 +23,15 @@ from kilocard.dispatch.events import (
     Scraped,
     Tick,
 )
-from kilocard.dispatch.instructions import Convicted, Drained, Hold, Instruction, Probe, Refuse, Send
+from kilocard.dispatch.instructions import Convicted, Drained, Hedge, Hold, Instruction, Probe, Refuse, Send
 from kilocard.gateway import trail
 from kilocard.gateway.config_status import ConfigStatus
 from kilocard.gateway.descriptors import most_clients
-from kilocard.gateway.exchange import HELD, Exchange
+from kilocard.gateway.exchange import Exchange
 from kilocard.gateway.limiting import Limiting
 from kilocard.gateway.local_answer import LocalAnswer, turned_away
 from kilocard.gateway.local_pages import answer_locally
+from kilocard.gateway.phase import HELD
 from kilocard.gateway.poison import say_convicted
 from kilocard.gateway.probes import Probes
 from kilocard.gateway.replica_names import ReplicaNames
@@ -237,6 +238,12 @@ class Plane:
                     if refused.trail is not None:
                         refused.trail.refused(refused, instruction.error, event)
                     refused.refuse(instruction.error)
+            elif type(instruction) is Hedge:
+                hedged = self.exchanges[instruction.request]
+                send = Send(*instruction)
+                if hedged.trail is not None:
+                    hedged.trail.hedged(hedged, send, event)
+                hedged.hedge(send, self.targets[instruction.replica], event.now)
             elif type(instruction) is Probe:
                 self._probes.begin(instruction)
             elif type(instruction) is Drained:
@@ -318,7 +325,18 @@ class Plane:
         mark = ""
         if self._wanted and len(inbound.body) in self._wanted:
             mark = fingerprint(model, inbound.body)
-        arrived = (now, id, model, *tokens, exchange.deadline, tenant.name, tenant.priority, tenant.weight, mark)
+        arrived = (
+            now,
+            id,
+            model,
+            *tokens,
+            exchange.deadline,
+            tenant.name,
+            tenant.priority,
+            tenant.weight,
+            mark,
+            inbound.stream,
+        )
         self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:

@@ -10,20 +10,20 @@ from kilocard.dispatch.suspicion import short
 from kilocard.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
-    from kilocard.dispatch.instructions import Convicted
+    from kilocard.dispatch.instructions import Convicted, Send
     from kilocard.gateway.exchange import Exchange
     from kilocard.gateway.plane import Plane
 
 log = logging.getLogger("kilocard.gateway")
 
 
-def suspected(exchange: Exchange, fault: Fault, status: int | None) -> str:
-    """The body's fingerprint where the replica may have died of it, else "".
+def suspected(exchange: Exchange, fault: Fault, status: int | None, send: Send | None) -> str:
+    """The body's fingerprint where the replica may have died of it, else "". `send`: the attempt that failed.
 
     A refused connection is no work, unless an earlier connection was lost with this very attempt on it.
     """
     if fault is Fault.CONNECT:
-        lost = exchange.stale_send is not None and exchange.stale_send is exchange.send
+        lost = send is not None and exchange.stale_send is send
     else:
         lost = fault is Fault.RESET or (fault is Fault.STATUS and status != 429)
     return fingerprint(exchange.inbound.model, exchange.inbound.body) if lost else ""

@@ -48,6 +48,9 @@ def receipt(exchange: Exchange, trail: Trail, now: float) -> bytes:
     said["held_s"] = round(first - exchange.arrived, 4) if trail.holds else 0.0
     if trail.holds:
         said["held"] = trail.holds[-1][1]
+    if (hedge := trail.hedge) is not None:
+        won = any(attempt.send is hedge for attempt in attempts)
+        said["hedge"] = {"replica": names.of(hedge.replica), "won": won}
     if trail.code:
         said["refused"] = trail.code
     if trail.trace is not None:

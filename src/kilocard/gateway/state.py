@@ -83,6 +83,7 @@ class FleetMeters:
         self._states = registry.gauge(names.REPLICA_STATE)
         self._held = registry.gauge(names.HELD_REQUESTS)
         self._deaths = registry.counter(names.REPLICA_DEATHS)
+        self._hedges = registry.counter(names.HEDGES)
         self._quarantined = registry.gauge(names.QUARANTINED)
         self._decisions = registry.counter(names.DECISIONS)
         self._connections = registry.gauge(names.OPEN_CONNECTIONS).only
@@ -110,6 +111,8 @@ class FleetMeters:
         self._buffered.set(plane.buffered)
         for pool, count in plane.dispatcher.stats.deaths.items():
             self._deaths.labels(pool).value = count
+        for (name, result), count in plane.dispatcher.stats.hedges.items():
+            self._hedges.labels(name, result).value = count
         refused = Counter(body["model"] for body in snapshot["quarantine"])
         for model in snapshot["models"]:
             self._quarantined.labels(model["name"]).set(refused[model["name"]])

@@ -56,7 +56,7 @@ class Trace:
 
 
 class Trail:
-    __slots__ = ("_receipt", "attempts", "code", "holds", "trace", "wants_receipt")
+    __slots__ = ("_receipt", "attempts", "code", "hedge", "holds", "trace", "wants_receipt")
 
     def __init__(self, wants_receipt: bool, trace: Trace | None) -> None:
         self.wants_receipt = wants_receipt
@@ -66,6 +66,8 @@ class Trail:
         self.holds: list[tuple[float, str]] = []
         #: of the error that refused it
         self.code = ""
+        #: the second attempt beside the first
+        self.hedge: Send | None = None
         self._receipt = b""
 
     # -- told by the plane, before the exchange acts on it
@@ -76,6 +78,11 @@ class Trail:
         self.attempts.append(attempt)
         if self.trace is not None:
             self.trace.lead_on(exchange, attempt)
+        self._say(exchange, event.now)
+
+    def hedged(self, exchange: Exchange, send: Send, event: Event) -> None:
+        """A second attempt begins; `sent` follows if it becomes the only one."""
+        self.hedge = send
         self._say(exchange, event.now)
 
     def held(self, exchange: Exchange, reason: str, event: Event) -> None:

@@ -207,8 +207,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._need -= len(data)
         if data:
             receiver.on_data(data)
-        if not self._need and self.receiver is receiver:
-            self._finish(receiver)
+        if not self._need:
+            self._finish()
 
     def _chunked(self, receiver: Receiver, data: bytes) -> None:
         assert self._parser is not None
@@ -227,8 +227,8 @@ class UpstreamConnection(asyncio.Protocol):
                 piece = body[0] if len(body) == 1 else b"".join(body)
                 body.clear()
                 receiver.on_data(piece)
-        if self._complete and self.receiver is receiver:
-            self._finish(receiver)
+        if self._complete:
+            self._finish()
 
     def eof_received(self) -> bool:
         return False  # close; connection_lost tells the exchange
@@ -270,9 +270,11 @@ class UpstreamConnection(asyncio.Protocol):
 
     # -- inside
 
-    def _finish(self, receiver: Receiver) -> None:
-        self._release()
-        receiver.on_complete()
+    def _finish(self) -> None:
+        receiver = self.receiver  # by now it may be another one, or none any more
+        if receiver is not None:
+            self._release()
+            receiver.on_complete()
 
     def _release(self) -> None:
         """The response is whole: the connection is free for another request, or closed."""

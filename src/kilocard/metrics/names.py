@@ -83,6 +83,10 @@ REPLICA_DEATHS = Metric(
     "kilocard_replica_deaths_total", "counter", "Replicas that died with requests of this gateway on them.", ("pool",)
 )
 QUARANTINED = Metric("kilocard_quarantined", "gauge", "Request bodies that are refused as poison now.", ("model",))
+HEDGES = Metric(
+    "kilocard_hedges_total", "counter",
+    "Second attempts: sent; then won, lost, failed, or took_over from a first one that failed.", ("model", "result"),
+)  # fmt: skip
 REPLICA_IN_FLIGHT = Metric(
     "kilocard_replica_in_flight", "gauge", "Requests of this gateway on the replica now.", ("pool", "replica")
 )
@@ -197,7 +201,7 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 #: every family, in the order of the page
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
-    REPLICA_DEATHS, QUARANTINED, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
+    REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED, TRACES,

@@ -7,7 +7,7 @@ import re
 
 from markdown_pages import ROOT
 
-from kilocard.gateway.exchange import _RETRYABLE
+from kilocard.gateway.gathering import RETRYABLE
 from kilocard.gateway.heads import _DROP, _REQUEST, _RESPONSE
 from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
 from kilocard.metrics.names import ALL
@@ -29,7 +29,7 @@ def test_every_time_out_and_limit_is_on_the_page() -> None:
 
 
 def test_statuses_that_are_retried() -> None:
-    *some, last = sorted(_RETRYABLE)
+    *some, last = sorted(RETRYABLE)
     assert f"the engine answers {', '.join(map(str, some))} or {last}" in GATEWAY
 
 

@@ -1,0 +1,270 @@
+"""Second attempts over real sockets: who wins, who is cut, and what it does to the tail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+from stub_engine import (
+    DONE,
+    END,
+    JSON_ANSWER,
+    ROLE,
+    STOP,
+    STREAM_HEAD,
+    Asked,
+    Script,
+    Setup,
+    Wire,
+    answer,
+    chunk,
+    delta,
+    gateway_over,
+    hang,
+    run,
+    whole,
+)
+
+from kilocard.net.client import fetch
+from kilocard.spec.model import HedgeSpec, HoldSpec, ModelSpec, Timeouts
+
+SOON = HedgeSpec(after=0.15, budget=1.0, max_load=1.0)
+
+
+def hedged(hedge: HedgeSpec | None = SOON, **more: Any) -> ModelSpec:
+    return ModelSpec("m", {"p": 1}, policy="round_robin", hold=HoldSpec(100, 2.0), hedge=hedge, **more)
+
+
+def first_then(first: Script, other: Script) -> Script:
+    """The first replica that is asked does the one, whoever is asked next the other."""
+    asked_already: list[Asked] = []
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        asked_already.append(asked)
+        await (first if len(asked_already) == 1 else other)(asked, wire)
+
+    return script
+
+
+async def page(setup: Setup) -> str:
+    return setup.gateway.plane.telemetry.registry.render().decode()
+
+
+def count(page: str, result: str) -> int:
+    line = f'kilocard_hedges_total{{model="m",result="{result}"}} '
+    return next((int(row.removeprefix(line)) for row in page.splitlines() if row.startswith(line)), 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_second_attempt_wins_and_the_first_engine_is_told_to_stop(stream: bool) -> None:
+    async def story() -> None:
+        script = first_then(hang, answer)
+        async with gateway_over(script, script, script, model=hedged()) as setup:
+            response = await setup.chat(stream=stream, headers=[("x-kilocard-receipt", "1")])
+            assert response.status == 200
+            if stream:
+                assert response.body == ROLE + delta("hel") + delta("lo") + STOP + DONE
+            else:
+                assert response.body == JSON_ANSWER
+            said = json.loads(response.headers["x-kilocard-receipt"])
+            assert said["hedge"]["won"] and len(said["attempts"]) == 2
+            (slow,) = [asked for engine in setup.engines for asked in engine.asked if asked.number == 1][:1] or [None]
+            asked = [asked for engine in setup.engines for asked in engine.asked]
+            assert len(asked) == 2 and slow is not None
+            ids = {one.headers["x-request-id"] for one in asked}
+            assert len(ids) == 2, "each attempt has an id of its own"
+            async with asyncio.timeout(1):
+                while not any(one.gone.is_set() for one in asked):
+                    await asyncio.sleep(0.01)
+            seen = await page(setup)
+            assert (count(seen, "sent"), count(seen, "won")) == (1, 1)
+            tokens = next(row for row in seen.splitlines() if row.startswith("kilocard_generation_tokens_total"))
+            assert tokens.endswith(" 2"), "charged once, for the winner"
+
+    run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_first_attempt_wins_and_the_second_engine_is_told_to_stop(stream: bool) -> None:
+    async def late(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.5)
+        await answer(asked, wire)
+
+    async def story() -> None:
+        script = first_then(late, hang)
+        async with gateway_over(script, script, model=hedged()) as setup:
+            response = await setup.chat(stream=stream)
+            assert response.status == 200 and (b"hel" in response.body or response.body == JSON_ANSWER)
+            second = next(
+                one for engine in setup.engines for one in engine.asked if one.headers["x-request-id"][-2:] == "-2"
+            )
+            await asyncio.wait_for(second.gone.wait(), 1)
+            seen = await page(setup)
+            assert (count(seen, "sent"), count(seen, "lost")) == (1, 1)
+
+    run(story())
+
+
+async def dies_late(asked: Asked, wire: Wire) -> None:
+    await asyncio.sleep(0.3)
+    wire.reset()
+
+
+async def fails_late(asked: Asked, wire: Wire) -> None:
+    await asyncio.sleep(0.3)
+    await wire.send(whole(b"{}", "500 Internal Server Error"))
+
+
+async def slowest(asked: Asked, wire: Wire) -> None:
+    await asyncio.sleep(0.6)
+    await answer(asked, wire)
+
+
+@pytest.mark.parametrize("failure", [dies_late, fails_late])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_failure_of_either_does_not_reach_the_client(stream: bool, failure: Script) -> None:
+    async def story() -> None:
+        for first, second, result in ((failure, slowest, "took_over"), (slowest, failure, "failed")):
+            script = first_then(first, second)
+            async with gateway_over(script, script, model=hedged()) as setup:
+                response = await setup.chat(stream=stream)
+                assert response.status == 200 and b'"error"' not in response.body
+                assert sum(len(engine.asked) for engine in setup.engines) == 2, "no third attempt was needed"
+                seen = await page(setup)
+                assert (count(seen, "sent"), count(seen, result)) == (1, 1)
+
+    run(story())
+
+
+def test_when_both_fail_the_client_gets_one_error() -> None:
+    async def story() -> None:
+        script = first_then(dies_late, first_then(dies_late, dies_late))
+        async with gateway_over(script, script, model=hedged()) as setup:
+            response = await setup.chat(stream=True)
+            assert response.status == 502 and json.loads(response.body)["error"]["code"] == "reset"
+
+    run(story())
+
+
+def test_a_client_that_leaves_stops_both_engines() -> None:
+    async def story() -> None:
+        async with gateway_over(hang, hang, model=hedged()) as setup:
+            reader, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": True, "messages": []}).encode()
+            writer.write(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            async with asyncio.timeout(3):
+                while sum(len(engine.asked) for engine in setup.engines) < 2:
+                    await asyncio.sleep(0.01)
+            writer.transport.abort()
+            for engine in setup.engines:
+                await asyncio.wait_for(engine.asked[0].gone.wait(), 1)
+            assert reader
+
+    run(story())
+
+
+def test_one_byte_at_a_time_and_all_in_one_read_come_out_the_same() -> None:
+    text = ROLE + delta("he") + delta("读🙂") + STOP + DONE
+
+    async def bytewise(asked: Asked, wire: Wire) -> None:
+        for byte in STREAM_HEAD + chunk(text) + END:
+            await wire.send(bytes([byte]))
+            await asyncio.sleep(0)
+
+    async def at_once(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(text) + END)
+
+    async def story() -> None:
+        for other in (bytewise, at_once):
+            script = first_then(hang, other)
+            async with gateway_over(script, script, model=hedged()) as setup:
+                assert (await setup.chat(stream=True)).body == text
+
+    run(story())
+
+
+def test_large_answers_and_files_can_win_too() -> None:
+    big = b'{"x":"' + b"y" * 3_000_000 + b'"}'
+
+    async def large(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(big))
+
+    async def sound(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(b"RIFF" * 10).replace(b"application/json", b"audio/wav"))
+
+    async def story() -> None:
+        for other, expected in ((large, big), (sound, b"RIFF" * 10)):
+            script = first_then(hang, other)
+            async with gateway_over(script, script, model=hedged()) as setup:
+                assert (await setup.chat()).body == expected
+
+    run(story())
+
+
+def test_off_at_saturation() -> None:
+    async def half_a_second(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.5)
+        await answer(asked, wire)
+
+    async def story() -> None:
+        model = hedged(HedgeSpec(after=0.15, budget=1.0, max_load=0.5))
+        async with gateway_over(half_a_second, half_a_second, model=model, args={"max-num-seqs": 4}) as setup:
+            await asyncio.gather(*(setup.chat() for _ in range(8)))
+            assert count(await page(setup), "sent") == 0
+            await asyncio.gather(*(setup.chat() for _ in range(2)))
+            assert count(await page(setup), "sent") == 2, "and on again when there is room"
+
+    run(story())
+
+
+def test_a_storm_of_hedges_leaves_nothing_behind() -> None:
+    """Each answer exactly once, whole; gateway_over checks that every counter is back at zero."""
+    rng = random.Random(5)  # which fault comes next is no secret
+
+    async def moody(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(rng.choice([0.0, 0.05, 0.2, 0.3, 0.4]))
+        roll = rng.random()
+        if roll < 0.1:
+            wire.reset()
+        elif roll < 0.2:
+            await wire.send(whole(b"{}", "500 Internal Server Error"))
+        else:
+            await answer(asked, wire)
+
+    async def story() -> None:
+        timeouts = Timeouts(connect=0.5, first_token=5.0, idle=1.0, total=12.0)
+        async with gateway_over(*[moody] * 4, model=hedged(), timeouts=timeouts) as setup:
+            body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+            async def one(number: int) -> None:
+                await asyncio.sleep(rng.random() * 2)
+                wants_stream = number % 2 == 0
+                data = json.dumps({**body, "n": number, "stream": wants_stream}).encode()
+                try:
+                    response = await fetch(
+                        setup.url + "/v1/chat/completions",
+                        method="POST",
+                        headers=[("content-type", "application/json")],
+                        body=data,
+                        timeout=10 if number % 5 else 0.25,
+                    )
+                except Exception:
+                    assert number % 5 == 0, "only those that leave early get nothing"
+                    return
+                if response.status == 200 and wants_stream:
+                    assert response.body.count(b"[DONE]") == 1 and response.body.count(b"hel") == 1
+                elif response.status == 200:
+                    assert response.body == JSON_ANSWER
+
+            await asyncio.gather(*(one(number) for number in range(300)))
+            await setup.settles()
+            seen = await page(setup)
+            results = [count(seen, result) for result in ("won", "lost", "failed", "took_over")]
+            assert sum(results) == count(seen, "sent") > 20 and all(results)
+
+    run(story())
