@@ -82,6 +82,7 @@ class Dispatcher:
             ev.Scraped: members.scraped,
             ev.PeerLoad: members.peer_load,
             ev.PeerEjected: members.peer_ejected,
+            ev.PeerConvicted: members.peer_convicted,
             ev.Probed: members.probed,
             ev.Tick: self._tick,
             ev.Reconfigured: Reconfigurer(self.fleet, placer, self._room, self._requests, rng).change,

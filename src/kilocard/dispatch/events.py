@@ -156,6 +156,16 @@ class PeerEjected(NamedTuple):
     cause: str
 
 
+class PeerConvicted(NamedTuple):
+    """Another worker of this gateway refuses this body from now on: replicas died of it."""
+
+    now: float
+    fingerprint: str
+    model: str
+    replicas: tuple[str, ...]
+    ttl: float  # seconds from now
+
+
 class Probed(NamedTuple):
     """The result of a Probe instruction."""
 
@@ -198,6 +208,7 @@ Event = (
     | Scraped
     | PeerLoad
     | PeerEjected
+    | PeerConvicted
     | Probed
     | Tick
     | Reconfigured

@@ -6,12 +6,22 @@ from collections.abc import Sequence
 from random import Random
 
 from kilocard.dispatch import peers
-from kilocard.dispatch.events import PeerEjected, PeerLoad, Probed, ReplicaDraining, ReplicaGone, ReplicaUp, Scraped
+from kilocard.dispatch.events import (
+    PeerConvicted,
+    PeerEjected,
+    PeerLoad,
+    Probed,
+    ReplicaDraining,
+    ReplicaGone,
+    ReplicaUp,
+    Scraped,
+)
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
 from kilocard.dispatch.instructions import Drained, Instruction
 from kilocard.dispatch.quarantine import Quarantine
 from kilocard.dispatch.stats import Stats
+from kilocard.dispatch.suspicion import Conviction
 from kilocard.dispatch.waiting import WaitingRoom
 
 NOTHING: tuple[Instruction, ...] = ()
@@ -82,6 +92,11 @@ class Membership:
             self._stats.late_events += 1
         else:
             peers.ejected(self._fleet, replica, event, self._rng, self._stats)
+        return NOTHING
+
+    def peer_convicted(self, event: PeerConvicted) -> Sequence[Instruction]:
+        now, fingerprint, model, replicas, ttl = event
+        self._quarantine.told(Conviction(fingerprint, model, replicas, now, now + ttl))
         return NOTHING
 
     def probed(self, event: Probed) -> Sequence[Instruction]:

@@ -255,6 +255,16 @@ class Quarantine:
         self._docket.drop(mark)
         return Convicted(mark.request, mark.fingerprint, spec.name, replicas, spec.quarantine.ttl)
 
+    def told(self, conviction: Conviction) -> None:
+        """Another worker has found it out."""
+        if conviction.fingerprint in self.convicted:
+            return
+        mark = self.marks.get(conviction.fingerprint)
+        if mark is not None:
+            mark.conviction = conviction  # its requests that wait are refused at their next turn
+            self._docket.drop(mark)
+        self._docket.convict(conviction)
+
     # --- time
 
     def tick(self, now: float) -> list[Instruction]:

@@ -95,6 +95,8 @@ class Plane:
         self.notes_peers = False
         #: who wants to know that a draining replica has no request left
         self.on_drained: Callable[[str], None] = lambda replica: None
+        #: and that a body is refused from now on
+        self.on_convicted: Callable[[Convicted], None] = lambda convicted: None
         self.started_at = clock()
         self.scrape_failures: dict[str, int] = {}  # scrapes that gave nothing, by pool
         self._poller = poller
@@ -250,6 +252,7 @@ class Plane:
                 self._drained(instruction.replica)
             elif type(instruction) is Convicted:
                 say_convicted(self, instruction)
+                self.on_convicted(instruction)
             else:
                 assert type(instruction) is Hold  # the exchange is in that state already
                 held = self.exchanges.get(instruction.request)

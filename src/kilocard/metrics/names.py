@@ -82,7 +82,9 @@ STORE_ERRORS = Metric(
 REPLICA_DEATHS = Metric(
     "kilocard_replica_deaths_total", "counter", "Replicas that died with requests of this gateway on them.", ("pool",)
 )
-QUARANTINED = Metric("kilocard_quarantined", "gauge", "Request bodies that are refused as poison now.", ("model",))
+QUARANTINED = Metric(
+    "kilocard_quarantined", "gauge", "Request bodies that are refused as poison now.", ("model",), merge="max"
+)
 HEDGES = Metric(
     "kilocard_hedges_total", "counter",
     "Second attempts: sent; then won, lost, failed, or took_over from a first one that failed.", ("model", "result"),
@@ -165,7 +167,7 @@ KEY_SOURCE_AGE = Metric(
 )  # fmt: skip
 TLS_NOT_AFTER = Metric(
     "kilocard_tls_certificate_not_after_timestamp_seconds", "gauge",
-    "When the certificate in use expires, in Unix time; with gateway.tls only.",
+    "When the certificate in use expires, in Unix time; with gateway.tls only.", merge="max",
 )  # fmt: skip
 TLS_RELOADS = Metric(
     "kilocard_tls_certificate_reloads_total",

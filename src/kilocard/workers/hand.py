@@ -43,6 +43,8 @@ class Boss(Protocol):
 
     def ejected(self, hand: Hand, news: words.Ejected) -> None: ...
 
+    def convicted(self, hand: Hand, news: words.Convicted) -> None: ...
+
     def reserve(self, hand: Hand, ask: words.Reserve) -> None: ...
 
     def settle(self, hand: Hand, news: words.Settle) -> None: ...
@@ -237,6 +239,8 @@ class Hand:
                     future.set_result(bytes(data))
             case words.Ejected():
                 self._boss.ejected(self, message)
+            case words.Convicted():
+                self._boss.convicted(self, message)
             case words.Drained(replica):
                 self._boss.drained(self, replica)
             case words.Listening():

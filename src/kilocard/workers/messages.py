@@ -164,5 +164,15 @@ class Ejected(Message, frozen=True, tag=True):
     cause: str
 
 
-Down = Welcome | Found | Leaving | Lost | Sampled | News | Ask | Reload | Granted | Denied | Drain | Ejected
-Up = Listening | Report | Reserve | Settle | Counts | Told | Drained | Ejected
+class Convicted(Message, frozen=True, tag=True):
+    """This worker (or another one) refuses a body from now on."""
+
+    fingerprint: str
+    model: str
+    replicas: list[str]
+    #: seconds from now
+    ttl: float
+
+
+Down = Welcome | Found | Leaving | Lost | Sampled | News | Ask | Reload | Granted | Denied | Drain | Ejected | Convicted
+Up = Listening | Report | Reserve | Settle | Counts | Told | Drained | Ejected | Convicted

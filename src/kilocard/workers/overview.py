@@ -29,18 +29,18 @@ def combined(states: Sequence[State]) -> State:
     return {
         "gateway": _row([state["gateway"] for state in states], SUMMED["gateway"]),
         **{
-            table: [_merged(rows, SUMMED[table]) for rows in _by_id(states, table)]
+            table: [_merged(rows, SUMMED[table]) for rows in _by(states, table, "id")]
             for table in ("models", "pools", "replicas")
         },
-        "quarantine": [body for state in states for body in state["quarantine"]],
+        "quarantine": [_row(rows, {"refused"}) for rows in _by(states, "quarantine", "fingerprint")],
     }
 
 
-def _by_id(states: Sequence[State], table: str) -> list[list[State]]:
+def _by(states: Sequence[State], table: str, key: str) -> list[list[State]]:
     rows: dict[str, list[State]] = {}
     for state in states:
         for row in state[table]:
-            rows.setdefault(row["id"], []).append(row)
+            rows.setdefault(row[key], []).append(row)
     return [rows[id] for id in sorted(rows)]
 
 

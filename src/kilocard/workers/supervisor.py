@@ -29,6 +29,7 @@ from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
 from kilocard.tenancy.limits import LimitStore
 from kilocard.workers import messages as words
+from kilocard.workers.convictions import Convictions
 from kilocard.workers.hand import KEEP_SOCKETS, START_TIMEOUT, Hand
 from kilocard.workers.limit_desk import LimitDesk
 from kilocard.workers.listening import listen
@@ -68,6 +69,7 @@ class Supervisor:
         self._admission = Admission(spec, self.apply)
         self._sources = Sources(self._admission.apply, self._depart)
         self.desk = LimitDesk(limit_store, spec.tenants, time.monotonic)
+        self.convictions = Convictions()
         self.config = ConfigStatus()
         #: follows the cluster file and answers POST /reload, where it is set
         self.reloader: Reloader | None = None
@@ -211,6 +213,7 @@ class Supervisor:
         return [
             words.Welcome(hand.slot, dump(self._spec_of(hand)), sockets, len(self.hands)),
             *self.roster.welcome(hand),
+            *self.convictions.now(time.monotonic()),
         ]
 
     def _spec_of(self, hand: Hand) -> ClusterSpec:
@@ -225,6 +228,13 @@ class Supervisor:
         self.roster.reported(hand, report)
 
     def ejected(self, hand: Hand, news: words.Ejected) -> None:
+        self._pass_on(hand, news)
+
+    def convicted(self, hand: Hand, news: words.Convicted) -> None:
+        self.convictions.add(news, time.monotonic())
+        self._pass_on(hand, news)
+
+    def _pass_on(self, hand: Hand, news: words.Message) -> None:
         for other in self.hands:
             if other is not hand:
                 other.say(news)

@@ -17,7 +17,8 @@ from collections.abc import Callable
 import msgspec
 
 from kilocard.core import replica as news
-from kilocard.dispatch.events import PeerEjected, PeerLoad
+from kilocard.dispatch.events import PeerConvicted, PeerEjected, PeerLoad
+from kilocard.dispatch.instructions import Convicted
 from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
 from kilocard.gateway.state import state
@@ -65,6 +66,7 @@ class Worker:
         gateway = self._gateway = self._compose(spec, seat)
         self._reporter = Reporter(gateway.plane.dispatcher.fleet)
         gateway.plane.on_drained = lambda replica: self._link.say(words.Drained(replica))
+        gateway.plane.on_convicted = self._convicted
         await gateway.start()
         for message in self._early:
             self._heard(message)
@@ -77,6 +79,9 @@ class Worker:
         self._tell_counts(gateway)
         self._link.close()
         await asyncio.sleep(0)
+
+    def _convicted(self, news: Convicted) -> None:
+        self._link.say(words.Convicted(news.fingerprint, news.model, list(news.replicas), news.ttl))
 
     # -- hearing
 
@@ -122,6 +127,8 @@ class Worker:
                 gateway.apply(news.Lost(replica, reason))
             case words.Ejected(replica, cause):
                 plane.tell(PeerEjected(plane.clock(), replica, cause))
+            case words.Convicted(fingerprint, model, replicas, ttl):
+                plane.tell(PeerConvicted(plane.clock(), fingerprint, model, tuple(replicas), ttl))
             case words.Ask(number, what):
                 self._link.say(words.Told(number, msgspec.Raw(_encode(self._answer(gateway, what)))))
             case words.Reload(number, spec):

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from stub_engine import answer, hang, run
+from stub_engine import StubEngine, answer, hang, run
 from worker_processes import alive, port_is_free, workers_over
 
 from kilocard.core.errors import UpstreamError
@@ -270,5 +270,38 @@ def test_a_second_gateway_on_the_port_is_refused(tmp_path: Path) -> None:
                 _, said = await asyncio.wait_for(process.communicate(), 10)
                 assert process.returncode == 1
                 assert f"can't listen on 127.0.0.1:{workers.port}" in said.decode()
+
+    run(body())
+
+
+def test_38_a_poison_request_kills_no_more_replicas_through_two_workers_than_through_one(tmp_path: Path) -> None:
+    async def body() -> None:
+        ends = set()
+
+        async with workers_over(tmp_path, *[answer] * 6) as workers:
+
+            def script(engine: StubEngine):  # type: ignore[no-untyped-def]  # a Script
+                async def mortal(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
+                    if b"poison" not in asked.body:
+                        await answer(asked, wire)
+                        return
+                    wire.reset()
+                    ends.add(asyncio.ensure_future(engine.stop()))
+                    await asyncio.sleep(5)
+
+                return mortal
+
+            for engine in workers.engines:
+                engine.script = script(engine)
+            statuses = [(await workers.chat("poison")).status for _ in range(12)]
+            assert len(ends) == 2
+            assert set(statuses[1:]) == {422}, statuses
+            # a worker that was not there then refuses it too
+            os.kill((await workers.workers())[0]["pid"], signal.SIGKILL)
+            await workers.restarted(0)
+            assert {(await workers.chat("poison")).status for _ in range(12)} == {422}
+            (row,) = (await workers.state())["quarantine"]
+            assert row["refused"] >= 12
+            assert {(await workers.chat()).status for _ in range(12)} == {200}
 
     run(body())

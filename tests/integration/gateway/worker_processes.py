@@ -19,8 +19,6 @@ from stub_engine import Script, StubEngine
 
 from kilocard.net.client import Response, fetch
 
-BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-
 
 class Workers:
     """The supervisor's process and what it says."""
@@ -66,13 +64,13 @@ class Workers:
         page = (await self.get("/metrics")).body.decode()
         return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if re.match(rf"{name}(\{{| )", line))
 
-    async def chat(self, **headers: str) -> Response:
+    async def chat(self, text: str = "hi", **headers: str) -> Response:
         """On a connection of its own: the kernel gives it to one worker or another."""
         return await fetch(
             f"http://127.0.0.1:{self.port}/v1/chat/completions",
             method="POST",
             headers=[("content-type", "application/json"), *headers.items()],
-            body=json.dumps(BODY).encode(),
+            body=json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode(),
             timeout=15,
         )
 

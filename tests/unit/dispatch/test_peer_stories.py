@@ -6,7 +6,7 @@ from fleet_story import Story
 
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
-from kilocard.dispatch.instructions import Hold, Send
+from kilocard.dispatch.instructions import Hold, Refuse, Send
 from kilocard.spec.model import EjectSpec, HoldSpec
 
 
@@ -79,3 +79,21 @@ def test_but_not_below_the_floor() -> None:
     story.tell(ev.PeerEjected(0.0, "a", "consecutive: reset"))
     story.tell(ev.PeerEjected(0.0, "b", "consecutive: reset"))
     assert (story.state("a"), story.state("b")) == ("ejected", "ready")
+
+
+def test_a_body_that_a_peer_has_convicted_is_refused_here_until_its_time_is_over() -> None:
+    story = Story("a", "b")
+    body = "5-00ff"
+    story.tell(ev.PeerConvicted(0.0, body, "m", ("x", "y"), 60.0))
+    story.tell(ev.PeerConvicted(0.0, body, "m", ("x", "y"), 60.0))
+    assert dict(story.dispatcher.quarantine.sizes) == {5: 1}
+
+    def arrives(number: int) -> object:
+        (answer,) = story.tell(ev.Arrived(story.now, number, "m", 10, 10, 1e6, fingerprint=body))
+        return answer
+
+    refused = arrives(1)
+    assert isinstance(refused, Refuse)
+    story.wait(61.0)
+    assert isinstance(arrives(2), Send)
+    assert not story.dispatcher.quarantine.sizes

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kilocard.core.errors import KilocardError
 from kilocard.core.load import LoadSample
 from kilocard.workers import messages as words
+from kilocard.workers.convictions import Convictions
 from kilocard.workers.frames import MAX_FRAME, Frames, frame
 from kilocard.workers.loads import Others, Row
 from kilocard.workers.restart import LAST, PROVEN, Restarts
@@ -51,3 +52,11 @@ def test_the_first_restart_comes_at_once_and_later_ones_ever_later() -> None:
     assert restarts.died(PROVEN) == 0.0
     assert not restarts.looping
     assert restarts.total == 46
+
+
+def test_a_new_worker_hears_which_bodies_are_refused_and_for_how_long_still() -> None:
+    convictions = Convictions()
+    convictions.add(words.Convicted("5-aa", "m", ["p/a", "p/b"], 60.0), 100.0)
+    convictions.add(words.Convicted("5-bb", "m", ["p/c"], 10.0), 100.0)
+    assert convictions.now(130.0) == [words.Convicted("5-aa", "m", ["p/a", "p/b"], 30.0)]
+    assert convictions.now(160.0) == []
