@@ -17,7 +17,6 @@ from kilocard.engines.registry import engine
 from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
 from kilocard.gateway.certificates import Certificates
-from kilocard.gateway.certificates import load as load_certificate
 from kilocard.gateway.config_status import export
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
@@ -28,16 +27,15 @@ from kilocard.gateway.reloader import Reloaded, Reloader
 from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
 from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.gateway.state import FleetMeters
+from kilocard.gateway.takeover import judged
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.gateway.tls_connection import TlsConnection
 from kilocard.net.server import Server
 from kilocard.scrape.poller import Poller
-from kilocard.spec.changes import adoptable, differences
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.limits import LimitStore
-from kilocard.tenancy.openness import refuse_open
 
 log = logging.getLogger("kilocard.gateway")
 
@@ -134,13 +132,9 @@ class Gateway:
         What can't change while running keeps its value and is named in the answer. Raises KilocardError, with nothing
         changed, where the new cluster can't be built.
         """
-        spec, restart = adoptable(self.spec, spec)
-        refuse_open(spec)  # the address that stays may be another one than the file's
-        changed = list(differences(self.spec, spec))
+        spec, changed, restart = judged(self.spec, spec)
         if changed:
             facts, wanted = self._facts(spec), self._wanted(spec)  # what may raise comes first
-            if spec.gateway.tls is not None and spec.gateway.tls != self.spec.gateway.tls:
-                load_certificate(spec.gateway.tls)
             self.spec = self._admission.spec = spec
             self._poller.every(spec.gateway.scrape_interval)
             self.plane.reconfigure(spec, facts)

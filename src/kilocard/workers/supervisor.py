@@ -22,8 +22,8 @@ from kilocard.gateway.config_status import ConfigStatus
 from kilocard.gateway.parts import Part
 from kilocard.gateway.reloader import Reloaded, Reloader
 from kilocard.gateway.sources import Sources, Wanted, nowhere
+from kilocard.gateway.takeover import judged
 from kilocard.net.server import Server
-from kilocard.spec.changes import adoptable, differences
 from kilocard.spec.dump import dump
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import address
@@ -139,8 +139,7 @@ class Supervisor:
         A worker that does not say so is replaced: no two workers may go on by two files. Raises KilocardError, with
         nothing changed, where its sources can't be built.
         """
-        spec, restart = adoptable(self.spec, spec)
-        changed = list(differences(self.spec, spec))
+        spec, changed, restart = judged(self.spec, spec)
         wanted = self._wanted(spec)
         self.spec = self._admission.spec = spec
         self.desk.adopt(spec.tenants)
