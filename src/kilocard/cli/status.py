@@ -61,6 +61,13 @@ def show(state: dict[str, Any]) -> None:
         f"gateway {ready}, up {gateway['uptime_s']:.0f} s, {gateway['in_flight']} requests under way, "
         f"{gateway['held']} of them held, {gateway['connections']} connections"
     )
+    for worker in gateway.get("workers", ()):
+        colour = _COLOURS.get(worker["state"], "green" if worker["state"] == "serving" else "dim")
+        results.print(
+            f"worker {worker['worker']} [{colour}]{worker['state']}[/], pid {worker['pid']}, "
+            f"up {worker['uptime_s']:.0f} s, {worker['in_flight'] or 0} requests under way, "
+            f"{worker['connections'] or 0} connections, {worker['restarts']} restarts"
+        )
     for model in state["models"]:
         pools = ", ".join(f"{name} ({weight})" for name, weight in model["pools"].items())
         results.print(f"model [bold]{escape(model['id'])}[/]: {escape(pools)}, policy {model['policy']}")

@@ -25,10 +25,9 @@ Page = dict[str, list[Series]]
 
 
 def page(registry: Registry, *, gauges: bool = True) -> Page:
-    """A registry's data. Without gauges nothing is refreshed first: it is cheap, and enough for Totals."""
-    if gauges:
-        for refresh in registry.before_page:
-            refresh()
+    """A registry's data as it is now. Without gauges it is enough for Totals."""
+    for refresh in registry.before_page:
+        refresh()
     out: Page = {}
     for family in registry.families:
         if gauges or family.metric.kind != "gauge":

@@ -305,3 +305,53 @@ def test_38_a_poison_request_kills_no_more_replicas_through_two_workers_than_thr
             assert {(await workers.chat()).status for _ in range(12)} == {200}
 
     run(body())
+
+
+def test_what_one_worker_has_ejected_the_others_leave_alone(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, answer, answer, answer, count=3) as workers:
+            await workers.engines[0].stop()
+            url = workers.engines[0].url
+
+            async def known() -> bool:
+                await workers.chat()  # one of three workers meets the dead replica first
+                (row,) = (row for row in (await workers.state())["replicas"] if row["url"] == url)
+                return row["state"] == "ejected" and "workers" not in row
+
+            await workers.until(known)
+            page = (await workers.get("/metrics")).body.decode()
+            assert 'state="ejected"} 1.0' in page
+            # all three have it from one refused connection; without word from each other it takes three
+            assert await workers.metric("kilocard_retries_total") <= 2
+
+    run(body())
+
+
+def test_a_worker_that_dies_again_and_again_is_told_of_and_the_others_serve_on(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with workers_over(tmp_path, answer) as workers:
+            pid = 0
+
+            async def another() -> bool:
+                row = (await workers.workers())[0]
+                return row["state"] == "serving" and row["pid"] != pid
+
+            for _ in range(4):
+                await workers.until(another)
+                pid = (await workers.workers())[0]["pid"]
+                os.kill(pid, signal.SIGKILL)
+
+            async def told() -> bool:
+                return (await workers.workers())[0]["state"] == "crash_loop"
+
+            await workers.until(told)
+            assert "worker 0 has died 4 times in a row" in workers.said
+            # its socket is closed: no connection waits in it
+            async with asyncio.timeout(1.5):
+                answers = await asyncio.gather(*[workers.chat() for _ in range(30)])
+            assert {each.status for each in answers} == {200}
+            await workers.until(another)
+            answers = await asyncio.gather(*[workers.chat() for _ in range(30)])
+            assert len({each.headers["x-request-id"].split("-")[1] for each in answers}) == 2
+
+    run(body())
