@@ -200,6 +200,30 @@ def test_a_kept_connection_is_held_to_the_new_limits(tmp_path: Path) -> None:
     run(story())
 
 
+def test_what_a_tenant_has_used_stays_counted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with following(tmp_path / "c.yaml", engines=1) as setup:
+            digest = hashlib.sha256(b"sesame").hexdigest()
+            key = [("authorization", "Bearer sesame")]
+
+            async def limited_to(count: int) -> None:
+                tenant = f'{{keys: ["sha256:{digest}"], limits: {{requests_per_minute: {count}}}}}'
+                await setup.reload(cluster([setup.engines[0].url], rest=f"tenants: {{t: {tenant}}}\n"))
+
+            async def statuses(count: int) -> list[int]:
+                ask = {"model": "m", "prompt": "x"}
+                return [(await setup.post(ask, "/v1/completions", headers=key)).status for _ in range(count)]
+
+            await limited_to(2)
+            assert await statuses(3) == [200, 200, 429]
+            await limited_to(3)
+            assert await statuses(2) == [200, 429]
+            await limited_to(1)
+            assert await statuses(1) == [429]
+
+    run(story())
+
+
 def test_42_a_bad_file_changes_nothing_and_says_all_that_is_wrong(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
