@@ -33,7 +33,6 @@ def test_pools_come_and_go_and_counts_follow(tmp_path: Path) -> None:
     async def test() -> None:
         spec = with_pools(one_pool(), p=1)
         async with running(spec, tmp_path) as bench:
-            await bench.backend.open()
             await bench.until_state(ReplicaState.READY)
             order = []
             await bench.backend.change(with_pools(spec, p=2, q=1), lambda: order.append("told"))
@@ -57,7 +56,7 @@ def test_the_same_file_again_starts_and_stops_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         spec = with_pools(one_pool(), p=1)
         async with running(spec, tmp_path) as bench:
-            await bench.backend.open()
+            await bench.until_state(ReplicaState.READY)
             await bench.backend.start("p")  # somebody scaled it by hand
             await bench.until(lambda: alive(bench) == ["p-0", "p-1"])
             await bench.backend.change(spec, lambda: None)
@@ -70,7 +69,6 @@ def test_what_cannot_start_changes_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         spec = with_pools(one_pool(), p=1)
         async with running(spec, tmp_path) as bench:
-            await bench.backend.open()
             await bench.until_state(ReplicaState.READY)
             greedy = with_pools(spec, p=2, q=1)
             pools = {**greedy.pools, "q": replace(greedy.pools["q"], gpus=GpuSpec("H100", 8))}
