@@ -23,6 +23,8 @@ START_TIMEOUT = 60.0
 HUNG_AFTER = 10.0
 #: seconds that a process may live on when its line is cut
 GOODBYE = 5.0
+#: why a process has ended that somebody told to
+RETIRED = "retired"
 #: seconds that an answer may take
 PAGE_PATIENCE, RELOAD_PATIENCE = 1.0, 10.0
 #: a slot that stays empty longer than this has no socket: connections would wait in it for nobody
@@ -66,7 +68,7 @@ class Hand:
         self.life = -1
         self.sockets: list[socket.socket] = []
         self.restarts = Restarts()
-        #: starting, serving, draining, down
+        #: starting, serving, draining (all end), retiring (it alone ends), down
         self.state = "down"
         self.pid: int | None = None
         self.ready = False
@@ -172,8 +174,10 @@ class Hand:
         elif status < 0:
             cause = "signal"
         else:
-            cause = "start" if state == "starting" else "exit"
-        if state != "draining":
+            cause = {"starting": "start", "retiring": RETIRED}.get(state, "exit")
+        if cause == RETIRED:
+            log.info("worker %d (pid %d) has ended as it was told to, and gets a successor", self.slot, process.pid)
+        elif state != "draining":
             how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
             log.error("worker %d (pid %d) has ended after %.1f s: %s", self.slot, process.pid, lived, how)
         self._boss.died(self, cause, lived)
@@ -243,6 +247,10 @@ class Hand:
                 self._boss.convicted(self, message)
             case words.Drained(replica):
                 self._boss.drained(self, replica)
+            case words.Retiring():
+                if self.state == "serving":
+                    self.state = "retiring"
+                    self.close_sockets()  # connections would wait in them for the successor
             case words.Listening():
                 self.state = "serving"
                 self.listening.set()

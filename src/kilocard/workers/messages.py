@@ -107,6 +107,10 @@ class Listening(Message, frozen=True, tag=True):
     """It serves."""
 
 
+class Retiring(Message, frozen=True, tag=True):
+    """Somebody has sent it SIGTERM: it drains and ends, and wants a successor."""
+
+
 class Report(Message, frozen=True, tag=True):
     """Rows that have changed. Sent at least once a second: a worker that says nothing is taken for hung."""
 
@@ -175,4 +179,4 @@ class Convicted(Message, frozen=True, tag=True):
 
 
 Down = Welcome | Found | Leaving | Lost | Sampled | News | Ask | Reload | Granted | Denied | Drain | Ejected | Convicted
-Up = Listening | Report | Reserve | Settle | Counts | Told | Drained | Ejected | Convicted
+Up = Listening | Retiring | Report | Reserve | Settle | Counts | Told | Drained | Ejected | Convicted

@@ -30,7 +30,7 @@ from kilocard.spec.units import address
 from kilocard.tenancy.limits import LimitStore
 from kilocard.workers import messages as words
 from kilocard.workers.convictions import Convictions
-from kilocard.workers.hand import KEEP_SOCKETS, START_TIMEOUT, Hand
+from kilocard.workers.hand import KEEP_SOCKETS, RETIRED, START_TIMEOUT, Hand
 from kilocard.workers.limit_desk import LimitDesk
 from kilocard.workers.listening import listen
 from kilocard.workers.pages import Pages
@@ -254,6 +254,9 @@ class Supervisor:
 
     def died(self, hand: Hand, cause: str, lived: float) -> None:
         if self.draining or self._starting:
+            return
+        if cause == RETIRED:
+            self._spawn(self._restart(hand, 0.0))
             return
         self.pages.died(cause)
         pause = hand.restarts.died(lived)

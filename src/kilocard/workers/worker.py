@@ -57,7 +57,7 @@ class Worker:
     async def run(self, descriptor: int) -> None:
         """Until told to stop, or left alone."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGTERM, self._retire)
         loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is the supervisor's business
         await loop.create_unix_connection(lambda: self._link, sock=socket.socket(fileno=descriptor))
         welcome = await self._welcome
@@ -90,6 +90,10 @@ class Worker:
     def _decided_alone(self) -> None:
         if self._gateway is not None:
             self._gateway.plane.telemetry.store_errors.labels("supervisor").inc()
+
+    def _retire(self) -> None:
+        self._link.say(words.Retiring())
+        self._stop.set()
 
     def _cut(self) -> None:
         if self._gateway is None or self._gateway.plane.draining:

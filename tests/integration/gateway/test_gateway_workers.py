@@ -355,3 +355,42 @@ def test_a_worker_that_dies_again_and_again_is_told_of_and_the_others_serve_on(t
             assert len({each.headers["x-request-id"].split("-")[1] for each in answers}) == 2
 
     run(body())
+
+
+def test_a_worker_that_is_told_to_end_drains_and_gets_a_successor(tmp_path: Path) -> None:
+    async def body() -> None:
+        done = asyncio.Event()
+
+        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
+            await done.wait()
+            await answer(asked, wire)
+
+        async with workers_over(tmp_path, slow) as workers:
+            asking = [asyncio.ensure_future(workers.chat()) for _ in range(12)]
+
+            async def there() -> bool:
+                return sum(workers.running) == 12 and all(row["in_flight"] for row in await workers.workers())
+
+            await workers.until(there)
+            pid = (await workers.workers())[0]["pid"]
+            os.kill(pid, signal.SIGTERM)
+
+            async def retiring() -> bool:
+                return (await workers.workers())[0]["state"] == "retiring"
+
+            await workers.until(retiring)
+            workers.engines[0].script = answer
+            async with asyncio.timeout(3):  # the other one takes them all
+                assert {(await workers.chat()).status for _ in range(12)} == {200}
+            done.set()
+            assert {each.status for each in await asyncio.gather(*asking)} == {200}
+
+            async def succeeded() -> bool:
+                row = (await workers.workers())[0]
+                return row["state"] == "serving" and row["pid"] != pid
+
+            await workers.until(succeeded)
+            assert await workers.metric("kilocard_worker_exits_total") == 0
+            assert "ERROR" not in workers.said
+
+    run(body())
