@@ -54,7 +54,7 @@ class Hedger:
         for model in self._fleet.queues:
             if model.hedge is not None:
                 model.hedge_budget = min(SAVED, model.hedge_budget)
-                wanted |= model.hedge_budget >= 1.0 and not len(model.hold)
+                wanted |= model.hedge_budget >= 1.0
         if not wanted:
             return
         for request in self._requests.values():
@@ -136,10 +136,9 @@ class Hedger:
         """The second attempt is over: its lease is given back. The first one's stays as it is."""
         second, request.hedge = request.hedge, None
         assert second is not None
-        first, pending = request.replica, request.pending
-        request.pending = True
-        after = self._give_back(now, request, second.replica)
-        request.replica, request.pending = first, pending
+        first = request.replica
+        after = self._give_back(now, request, second.replica)  # pending, as both were
+        request.replica = first
         self._count(request.model, result)
         return after
 

@@ -266,3 +266,34 @@ def test_a_storm_of_hedges_leaves_nothing_behind() -> None:
             assert sum(results) == count(seen, "sent") > 20 and all(results)
 
     run(story())
+
+
+def test_one_sick_replica_of_three_no_longer_makes_the_tail() -> None:
+    """Each eighth first token of one replica takes 2 s. Who waits longer than one takes that?"""
+
+    async def sometimes_sick(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(2.0 if asked.number % 8 == 0 else 0.02)
+        await answer(asked, wire)
+
+    async def well(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.02)
+        await answer(asked, wire)
+
+    async def slow_answers(hedge: HedgeSpec | None) -> int:
+        timeouts = Timeouts(first_token=5.0, idle=5.0, total=12.0)
+        async with gateway_over(sometimes_sick, well, well, model=hedged(hedge), timeouts=timeouts) as setup:
+            loop = asyncio.get_running_loop()
+
+            async def one(number: int) -> bool:
+                await asyncio.sleep(number * 0.02)
+                began = loop.time()
+                assert (await setup.chat(stream=True)).status == 200
+                return loop.time() - began > 1.0
+
+            return sum(await asyncio.gather(*(one(number) for number in range(120))))
+
+    async def story() -> None:
+        assert await slow_answers(None) == 5
+        assert await slow_answers(HedgeSpec(after=0.15, budget=0.2)) <= 1, "the first may come before the budget"
+
+    run(story())

@@ -7,6 +7,8 @@ import contextlib
 import itertools
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -26,6 +28,7 @@ from stub_engine import (
     whole,
 )
 
+from kilocard.core.replica import Endpoint, Found
 from kilocard.net.client import Response
 from kilocard.spec.model import HoldSpec, ModelSpec, QuarantineSpec
 
@@ -151,6 +154,59 @@ def test_38_one_poison_in_a_fleet_of_8_kills_at_most_two_and_no_innocent_is_lost
         run(story())
     (line,) = [record.getMessage() for record in caplog.records if "quarantine" in record.getMessage()]
     assert "model m" in line and "request kc-" in line and MAGIC not in line
+
+
+ENGINE = """
+import http.server, os, sys
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.answer(b'{"object":"list","data":[{"id":"m"}]}')
+
+    def do_POST(self):
+        if b"crash now" in self.rfile.read(int(self.headers["content-length"])):
+            os._exit(139)
+        self.answer(b'{"choices":[]}')
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+def test_38_processes_that_exit() -> None:
+    async def story() -> None:
+        program = [sys.executable, "-c", ENGINE]
+        processes = [await asyncio.create_subprocess_exec(*program, stdout=subprocess.PIPE) for _ in range(4)]
+        try:
+            async with gateway_over() as setup:
+                for number, process in enumerate(processes):
+                    assert process.stdout is not None
+                    port = int(await process.stdout.readline())
+                    setup.gateway.apply(Found(Endpoint(f"p/{number}", "p", f"http://127.0.0.1:{port}")))
+                for _ in range(5):
+                    assert (await poison(setup))[0] == 422
+                    assert (await setup.chat()).status == 200
+                assert sum(process.returncode is not None for process in processes) == 2
+        finally:
+            for process in processes:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+
+    run(story())
 
 
 def test_38_an_only_replica_is_killed_twice_and_then_left_alone() -> None:

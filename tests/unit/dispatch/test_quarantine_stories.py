@@ -162,6 +162,27 @@ def test_two_deaths_and_it_is_refused_until_the_ttl_is_over_for_everybody() -> N
     assert story.dispatcher.stats.deaths == {"p": 2} and story.dispatcher.stats.convictions == 1
 
 
+def test_a_conviction_frees_whoever_else_was_there() -> None:
+    """The deaths are explained."""
+    story = Story("a", "b", "c")
+    crowd = [story.send() for _ in range(6)]
+    poison = crowd[0]
+    there = [send for send in crowd[1:] if send.replica == poison.replica]
+    assert there
+    for send in there:
+        fail(story, send.request, f"body{send.request}")
+    again = die(story, poison.request, "poison", poison.replica)
+    quarantine = story.dispatcher.quarantine
+    assert quarantine.marks.keys() == {POISON, *(fingerprint(f"body{send.request}") for send in there)}
+    if isinstance(again, Hold):  # the others were retried first, and keep it away
+        for send in there:
+            story.tell(ev.Abandoned(story.now, send.request))
+        (again,) = [said for said in story.wait(0.2) if isinstance(said, Send) and said.request == poison.request]
+    assert isinstance(again, Send)
+    die(story, again.request, "poison", again.replica)
+    assert quarantine.convicted.keys() == {POISON} and not quarantine.marks
+
+
 def test_a_sign_of_life_takes_the_mark_back() -> None:
     story = Story("a", "b")
     sent = story.send()
