@@ -172,6 +172,7 @@ def test_a_conviction_frees_whoever_else_was_there() -> None:
     for send in there:
         fail(story, send.request, f"body{send.request}")
     again = die(story, poison.request, "poison", poison.replica)
+    story.tell(ev.Probed(story.now, poison.replica, False))
     quarantine = story.dispatcher.quarantine
     assert quarantine.marks.keys() == {POISON, *(fingerprint(f"body{send.request}") for send in there)}
     if isinstance(again, Hold):  # the others were retried first, and keep it away
