@@ -49,14 +49,11 @@ class Limiting:
             return
         exchange.phase = RESERVING
         bound = output_bound(inbound)
-        ask = Ask(
-            scopes,
-            self._prompt(inbound),
-            min(bound, _MOST_TOKENS),
-            inbound.limited or not bound,
-            self.wall(),
-            self._plane.timeouts.total,
-        )
+        if bound > _MOST_TOKENS:
+            bound = _MOST_TOKENS
+        bounded = inbound.limited or not bound
+        asked = (scopes, self._prompt(inbound), bound, bounded, self.wall(), self._plane.timeouts.total)
+        ask = tuple.__new__(Ask, asked)  # half the cost of Ask(…), for each request
         self.store.reserve(ask, now, lambda answer: self._answered(exchange, answer))
 
     def _prompt(self, inbound: Inbound) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 
 from kilocard.tenancy.limits import Denied, Grant
@@ -49,7 +50,12 @@ def _duration(seconds: float) -> bytes:
     """As OpenAI writes it: 120ms, 1s, 6m0s, 23h59m1s. Rounded up, so that it is over then."""
     if seconds < 1:
         return b"%dms" % ceil(seconds * 1000) if seconds > 0 else b"0s"
-    minutes, second = divmod(ceil(seconds), 60)
+    return _whole(ceil(seconds))
+
+
+@lru_cache(1024)  # in a busy minute it is always 61 s
+def _whole(seconds: int) -> bytes:
+    minutes, second = divmod(seconds, 60)
     if not minutes:
         return b"%ds" % second
     hours, minutes = divmod(minutes, 60)

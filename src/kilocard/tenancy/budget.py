@@ -28,6 +28,10 @@ class Budget:
     def used(self) -> int:
         return self.settled + self.held
 
+    def settle(self, reserved: int, used: int) -> None:
+        self.held -= reserved
+        self.settled += used
+
 
 class BudgetStore(Protocol):
     """Where budgets outlive the process. Blocking: called in a thread. Raises StoreError."""

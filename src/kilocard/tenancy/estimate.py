@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 #: tokens a byte before anything is known: 4 bytes a token, see wire/tokens.py
 _START = 0.25
 #: bodies up to these sizes are learned apart, since a chat template adds the same tokens to all of them
@@ -11,8 +13,8 @@ _SIZES = (256, 1024, 4096, 16_384, 65_536)
 _UP, _DOWN = 0.5, 0.5 / 32
 #: … and this much on top covers nearly all the rest
 _MARGIN = 1.1
-#: no token is less than a quarter of a byte, and none is more than 64
-_LEAST, _MOST = 1 / 64, 4.0
+#: no token is less than a quarter of a byte
+_MOST = 4.0 / _MARGIN
 
 
 class PromptEstimates:
@@ -28,7 +30,9 @@ class PromptEstimates:
     def tokens(self, tenant: str, model: str, size: int) -> int:
         """`size`: bytes of the body that are text."""
         ratios = self._ratios.get((tenant, model))
-        return int(size * (_START if ratios is None else min(ratios[_place(size)] * _MARGIN, _MOST))) + 1
+        if ratios is None:
+            return int(size * _START) + 1
+        return int(size * ratios[bisect_left(_SIZES, size)] * _MARGIN) + 1
 
     def learn(self, tenant: str, model: str, size: int, tokens: int) -> None:
         """An engine counted `tokens` for a body of `size` bytes."""
@@ -37,13 +41,10 @@ class PromptEstimates:
         ratios = self._ratios.get((tenant, model))
         if ratios is None:
             ratios = self._ratios[tenant, model] = [_START / _MARGIN] * (len(_SIZES) + 1)
-        place = _place(size)
-        seen = min(max(tokens / size, _LEAST), _MOST)
-        ratios[place] += (_UP if seen > ratios[place] else _DOWN) * (seen - ratios[place])
-
-
-def _place(size: int) -> int:
-    for place, most in enumerate(_SIZES):
-        if size <= most:
-            return place
-    return len(_SIZES)
+        place = bisect_left(_SIZES, size)
+        known = ratios[place]
+        seen = tokens / size
+        if seen > known:
+            ratios[place] = known + _UP * (min(seen, _MOST) - known)
+        else:
+            ratios[place] = known + _DOWN * (seen - known)

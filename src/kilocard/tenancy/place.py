@@ -97,27 +97,21 @@ class Place:
         if month is not None and self._per_month is not None and month.used + tokens > self._per_month:
             yield Block(TOKENS_PER_MONTH, self._per_month, scope, dates.month_end - wall)
 
-    def requests_left(self, now: float) -> Standing | None:
-        limit = self._rpm
-        if limit is None:
-            return None
-        window = self.account.requests
-        return Standing(limit, max(0, limit - window.total), window.reset(now))
-
-    def tokens_left(self, now: float, wall: float) -> Standing | None:
-        """The tightest of minute, day and month."""
-        tpm, day, month = self._tpm, self.day, self.month
-        best = None
+    def left(self, now: float, wall: float) -> tuple[Standing | None, Standing | None]:
+        """How the limits stand: of requests, and of tokens the tightest of minute, day and month."""
+        account, rpm, tpm, day, month = self.account, self._rpm, self._tpm, self.day, self.month
+        requests = tokens = None
+        if rpm is not None:
+            window = account.requests
+            requests = _standing(rpm, window.total, window.reset(now))
         if tpm is not None:
-            window = self.account.tokens
-            best = Standing(tpm, max(0, tpm - window.total), window.reset(now))
+            window = account.tokens
+            tokens = _standing(tpm, window.total, window.reset(now))
         if day is not None and self._per_day is not None:
-            left = Standing(self._per_day, max(0, self._per_day - day.used), self.dates.day_end - wall)
-            best = tighter(best, left)
+            tokens = tighter(tokens, _standing(self._per_day, day.used, self.dates.day_end - wall))
         if month is not None and self._per_month is not None:
-            left = Standing(self._per_month, max(0, self._per_month - month.used), self.dates.month_end - wall)
-            best = tighter(best, left)
-        return best
+            tokens = tighter(tokens, _standing(self._per_month, month.used, self.dates.month_end - wall))
+        return requests, tokens
 
     def take(self, tokens: int) -> None:
         """Reserve. The account has been turned to the current second."""
@@ -139,12 +133,17 @@ class Place:
         spent = used or 0
         if spent > reserved:
             account.tokens.add(spent - reserved)
-        else:
+        elif spent < reserved:
             account.tokens.give_back(second, reserved - spent)
-        for budget in (self.day, self.month):
-            if budget is not None:
-                budget.held -= reserved
-                budget.settled += spent
+        if self.day is not None:
+            self.day.settle(reserved, spent)
+        if self.month is not None:
+            self.month.settle(reserved, spent)
+
+
+def _standing(limit: int, used: int, reset: float) -> Standing:
+    # Half the cost of Standing(…), and there are two of them for each request.
+    return tuple.__new__(Standing, (limit, limit - used if used < limit else 0, reset))
 
 
 def tighter(one: Standing | None, other: Standing | None) -> Standing | None:
