@@ -67,6 +67,17 @@ def test_nothing_is_sent_before_the_share_of_a_bound_is_known() -> None:
     assert len(story.finish(2)) == 1
 
 
+def test_slow_start_holds_for_all_workers_together() -> None:
+    story = Story("a", facts=PoolFacts(max_running=11), slow_start=10.0)
+    story.wait(20.0)
+    story.up("b")
+    story.wait(5.0)  # half way: 6 requests
+    peers(story, "b", 4)
+    for _ in range(9):
+        story.send()
+    assert story.in_flight("b") == 2
+
+
 def test_an_ejection_by_a_peer_counts_here_too() -> None:
     story = Story("a", "b", "c")
     story.tell(ev.PeerEjected(0.0, "a", "connect: connect"))

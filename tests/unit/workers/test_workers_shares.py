@@ -51,6 +51,23 @@ def test_a_share_moves_only_when_its_worker_has_said_so() -> None:
     assert shares.share(1) == 4
 
 
+def test_old_words_do_not_take_back_what_was_given_since() -> None:
+    shares = Shares(4)
+    shares.join(0)
+    shares.join(1)
+    shares.settle(1)  # two each, on their way
+    shares.report(0, 0, 0, read=0)  # said before that was heard
+    shares.report(1, 9, 2, read=1)
+    shares.settle(2)
+    assert (shares.share(0), shares.share(1)) == (0, 2), "worker 0 may have taken two by now"
+    shares.report(0, 2, 2, read=1)
+    shares.settle(3)
+    assert shares.share(1) == 2
+    shares.report(0, 0, 0, read=3)
+    shares.settle(4)
+    assert shares.share(1) == 4
+
+
 class _Worker:
     """A worker at the end of a slow line: it takes what its share allows, and keeps what it has."""
 
