@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import json
 import os
 import signal
+import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -109,3 +112,19 @@ def test_a_supervisor_that_hangs_stops_nobody(tmp_path: Path) -> None:
             assert await workers.metric("kilocard_store_errors_total") == 60
 
     run(body())
+
+
+def test_workers_write_one_ledger_one_access_log_and_a_decision_log_each(tmp_path: Path) -> None:
+    async def body() -> None:
+        gateway = {"access_log": str(tmp_path / "access.log"), "record": {"path": str(tmp_path / "decisions")}}
+        async with workers_over(tmp_path, answer, count=3, tenants=tenant(), gateway=gateway) as workers:
+            for _ in range(4):
+                assert await ask(workers, 50) == {200: 50}
+
+    run(body())
+    lines = [json.loads(line) for line in (tmp_path / "access.log").read_text().splitlines()]
+    assert len({line["request_id"] for line in lines}) == 200
+    assert len({line["request_id"].split("-")[1] for line in lines}) == 3
+    with contextlib.closing(sqlite3.connect(tmp_path / "kilocard.db")) as store:
+        assert store.execute("SELECT count(*) FROM kilocard_usage").fetchone() == (200,)
+    assert len(list(tmp_path.glob("decisions.w[012]"))) == 3
