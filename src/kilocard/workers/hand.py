@@ -116,7 +116,7 @@ class Hand:
         self.state = "starting"
         self.pid = self._process.pid
         self.started_at = self._heard_at = time.monotonic()
-        link: Link[words.Up] = Link(words.Up, self._heard, self._cut)
+        link: Link[words.Up] = Link(words.Up, self._heard, lambda: self._cut(link))
         self._link = link
         await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
         for message in self._boss.welcome(self):
@@ -138,8 +138,7 @@ class Hand:
         self.say(words.Drain())
 
     def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        _kill(self._process)
 
     def check(self, now: float) -> None:
         """About once a second: a process that says nothing hangs."""
@@ -149,9 +148,9 @@ class Hand:
             log.error("worker %d (pid %s) has said nothing for %.0f s: killed", self.slot, self.pid, patience)
             self.kill()
 
-    def _cut(self) -> None:
-        if self._link is None:
-            return
+    def _cut(self, link: Link[words.Up] | None) -> None:
+        if link is None or self._link is not link:
+            return  # it is known, or of an earlier life
         self._link = None
         self.ready = False
         for future in self._asked.values():
@@ -159,13 +158,14 @@ class Hand:
                 future.set_result(None)
         self._boss.cut(self)
         # without its line it ends by itself; if it can't, it is ended
-        asyncio.get_running_loop().call_later(GOODBYE, self.kill)
+        asyncio.get_running_loop().call_later(GOODBYE, _kill, self._process)
 
     async def _reap(self, process: asyncio.subprocess.Process) -> None:
         status = await process.wait()
-        if self._link is not None:
-            self._link.close()  # whoever has inherited the worker's end keeps nobody waiting
-            self._cut()
+        link = self._link
+        if link is not None:
+            link.close()  # whoever has inherited the worker's end keeps nobody waiting
+            self._cut(link)
         state, self.state = self.state, "down"
         self.gone.set()
         lived = time.monotonic() - self.started_at
@@ -263,3 +263,8 @@ class Hand:
     @property
     def uptime(self) -> float:
         return time.monotonic() - self.started_at if self.state != "down" else 0.0
+
+
+def _kill(process: asyncio.subprocess.Process | None) -> None:
+    if process is not None and process.returncode is None:
+        process.kill()

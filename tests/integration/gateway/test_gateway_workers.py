@@ -14,6 +14,7 @@ from stub_engine import StubEngine, answer, hang, run
 from worker_processes import alive, port_is_free, workers_over
 
 from kilocard.core.errors import UpstreamError
+from kilocard.workers.hand import GOODBYE
 from kilocard.dispatch.replay import check
 
 
@@ -144,6 +145,8 @@ def test_no_counter_falls_and_nobody_is_refused_when_a_worker_is_killed(tmp_path
             assert {each.status for each in answers} == {200}
             await workers.restarted(0)
             assert await workers.metric("kilocard_requests_total") == 60
+            await asyncio.sleep(GOODBYE + 0.5)  # what ends the old process must not end its successor
+            assert (await workers.workers())[0]["restarts"] == 1
 
     run(body())
 
