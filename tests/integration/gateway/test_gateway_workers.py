@@ -14,8 +14,8 @@ from stub_engine import StubEngine, answer, hang, run
 from worker_processes import alive, port_is_free, workers_over
 
 from kilocard.core.errors import UpstreamError
-from kilocard.workers.hand import GOODBYE
 from kilocard.dispatch.replay import check
+from kilocard.workers.hand import GOODBYE
 
 
 def test_two_workers_answer_on_one_port_and_count_as_one_gateway(tmp_path: Path) -> None:
