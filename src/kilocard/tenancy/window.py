@@ -55,6 +55,10 @@ class Window:
             self._slots[second % _SLOTS] -= count
             self.total -= count
 
+    def at(self, second: int) -> int:
+        """What is here of that second, one of the last minute."""
+        return self._slots[second % _SLOTS]
+
     def wait(self, over: int, now: float) -> float:
         """Seconds until `over` of what is here has left by itself. `over` is at most `total`."""
         for second in range(self.second - LENGTH, self.second + 1):
