@@ -9,9 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from parts import part_missing
-
 from kilocard.stores.resp import Replies, Reply, command
+from parts import part_missing
 
 
 class RedisServer:

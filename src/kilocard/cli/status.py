@@ -61,6 +61,14 @@ def show(state: dict[str, Any]) -> None:
         f"gateway {ready}, up {gateway['uptime_s']:.0f} s, {gateway['in_flight']} requests under way, "
         f"{gateway['held']} of them held, {gateway['connections']} connections"
     )
+    shared = gateway.get("limit_store")
+    if shared is not None:
+        how = (
+            "[green]shared[/]"
+            if shared["state"] == "shared"
+            else f"[red]{shared['state']}[/]: {escape(shared['problem'])}"
+        )
+        results.print(f"limits {how}, {shared['gateways']} gateways, {shared['address']}")
     for worker in gateway.get("workers", ()):
         colour = _COLOURS.get(worker["state"], "green" if worker["state"] == "serving" else "dim")
         results.print(

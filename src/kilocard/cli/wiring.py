@@ -18,6 +18,7 @@ from kilocard.cli.traces import tracing
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
 from kilocard.gateway.key_meters import KeyMeters
+from kilocard.gateway.parts import Part
 from kilocard.gateway.reloader import Reloaded
 from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
@@ -33,6 +34,7 @@ from kilocard.stores.budgets import SqliteBudgets
 from kilocard.stores.key_store import KeyStore
 from kilocard.stores.keyring import KeyRing, KeySource, Tokens, wall_clock
 from kilocard.stores.keys_file import KeysFile
+from kilocard.stores.redis_limits import RedisLimits
 from kilocard.tenancy.access import Access
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.limits import has_budgets
@@ -103,13 +105,14 @@ def gateway_of(
 ) -> Gateway:
     """A gateway with all that its cluster file asks for, not started. Raises UsageError where an extra is missing."""
     sources = configured if seat is None else nowhere
-    store = Book() if seat is None else seat.limits
-    gateway = Gateway(spec, sources=sources, describe=describe, limit_store=store, seat=seat)
+    store = count(spec) if seat is None else None
+    limits = store if seat is None else seat.limits
+    gateway = Gateway(spec, sources=sources, describe=describe, limit_store=limits, seat=seat)
     keys = key_ring(spec, gateway)
     gateway.parts.append(keys)
     gateway.on_reload.append(lambda spec: keys.declare(spec.tenants))
-    if isinstance(store, Book):
-        gateway.parts.append(budgets(spec, store, gateway.plane.telemetry.store_errors))
+    if store is not None:
+        gateway.parts.append(keeper(spec, store, gateway.plane.telemetry.store_errors))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
     if spec.gateway.tracing is not None:
         gateway.parts.append(tracing(spec.gateway.tracing, gateway))
@@ -133,6 +136,17 @@ def key_ring(spec: ClusterSpec, gateway: Gateway) -> KeyRing:
     return ring
 
 
+def count(spec: ClusterSpec) -> Book | RedisLimits:
+    """What counts tenants' use: this process alone, or all gateways with the same store together."""
+    url = spec.gateway.limit_store
+    return Book() if url is None else RedisLimits(url)
+
+
+def keeper(spec: ClusterSpec, store: Book | RedisLimits, errors: Family[Counter]) -> Part:
+    """What keeps the counts through restarts: a book is brought to disk, a shared store keeps itself."""
+    return budgets(spec, store, errors) if isinstance(store, Book) else store
+
+
 def budgets(spec: ClusterSpec, book: Book, errors: Family[Counter]) -> BudgetKeeper:
     """The book's budgets in the embedded store; no file is made before somebody has one."""
     store = SqliteBudgets(store_path(spec))
@@ -150,9 +164,9 @@ def _issuer(oidc: OidcSpec) -> Tokens:
 def supervisor_of(spec: ClusterSpec, workers: int) -> Supervisor:
     """Several gateways on one port, over replicas that exist."""
     command = (sys.executable, "-m", "kilocard.cli.worker")
-    book = Book()
-    supervisor = Supervisor(spec, workers=workers, command=command, limit_store=book, sources=configured)
-    supervisor.parts.append(budgets(spec, book, supervisor.pages.store_errors))
+    store = count(spec)
+    supervisor = Supervisor(spec, workers=workers, command=command, limit_store=store, sources=configured)
+    supervisor.parts.append(keeper(spec, store, supervisor.pages.store_errors))
     return supervisor
 
 

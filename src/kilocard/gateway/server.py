@@ -21,6 +21,7 @@ from kilocard.gateway.config_status import export
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.limit_state import LimitMeters, Standings, standings
+from kilocard.gateway.limit_store import export as limit_store_meters
 from kilocard.gateway.parts import Part
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.reloader import Reloaded, Reloader
@@ -100,6 +101,7 @@ class Gateway:
         self._started: list[Part] = []
         if seat is None:
             LimitMeters(self._standings, self.plane.telemetry.registry)
+            limit_store_meters(self.plane.limiting.store, self.plane.telemetry.registry)
         self.port = 0
         self.admin_port = 0
         self.reloader: Reloader | None = None

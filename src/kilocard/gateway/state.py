@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilocard import __version__
+from kilocard.gateway import limit_store
 from kilocard.gateway.limit_state import standings, tenants
 from kilocard.metrics import names
 from kilocard.metrics.render import Registry
@@ -45,6 +46,7 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
             "buffered_bytes": plane.buffered,
             "uptime_s": round(now - plane.started_at, 3),
             "config": plane.config.view(),
+            "limit_store": limit_store.view(plane.limiting.store),
         },
         "models": [{"id": model["name"], **model} for model in snapshot["models"]],
         "pools": [

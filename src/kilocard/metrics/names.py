@@ -76,6 +76,17 @@ LIMIT_USED = Metric(
 LIMIT_REMAINING = Metric(
     "kilocard_limit_remaining", "gauge", "What is left of it, never below 0.", ("tenant", "model", "limit")
 )
+LIMIT_STORE_UP = Metric(
+    "kilocard_limit_store_up", "gauge",
+    "1 while limits are counted in the store that gateways share, 0 while this gateway decides alone with its part.",
+)  # fmt: skip
+LIMIT_GATEWAYS = Metric(
+    "kilocard_limit_gateways", "gauge", "Gateways that share limits, this one included, as last heard."
+)
+LIMITS_ALONE = Metric(
+    "kilocard_limits_decided_alone_total", "counter",
+    "Requests let in or refused without the store that gateways share limits through.",
+)  # fmt: skip
 STORE_ERRORS = Metric(
     "kilocard_store_errors_total", "counter", "Reads and writes that failed; serving goes on.", ("store",)
 )
@@ -204,6 +215,7 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
     REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
+    LIMIT_STORE_UP, LIMIT_GATEWAYS, LIMITS_ALONE,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED, TRACES,

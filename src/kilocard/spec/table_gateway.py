@@ -73,7 +73,7 @@ GATEWAY = Section(
         Key(
             "limit_store",
             Text(pattern=r"rediss?://\S+", advice="write redis://host:port/0", label="redis:// URL"),
-            "Where several gateways share tenants' limits (extra `redis`). Left out: this gateway counts alone.",
+            "Redis through which several gateways share tenants' limits. Left out: this gateway counts alone.",
         ),
         Key("usage", USAGE, "The ledger of what each request used."),
         Key("access_log", ACCESS_LOG, "One JSON line for each request; a path, or - for standard output."),

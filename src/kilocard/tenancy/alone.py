@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from kilocard.spec.model import TenantLimits
 from kilocard.tenancy.book import Book
-from kilocard.tenancy.denial import exceeding
+from kilocard.tenancy.denial import exceeding, never
 from kilocard.tenancy.ledger import Seat, Terms
 from kilocard.tenancy.limits import REQUEST_EXCEEDS_LIMIT, TOKENS_PER_MINUTE, Ask, Denied, Grant
 from kilocard.tenancy.window import LENGTH
 
-#: seconds after which a request that is more than a share may come again: the store may be back then
+#: seconds; no refusal says more: the store may be back then
 _RETRY = 5.0
 
 
@@ -61,14 +61,21 @@ class Alone:
         )
 
     def _in_words(self, ask: Ask, denied: Denied) -> Denied:
-        """A request that is more than this gateway's part is not more than the whole limit: it may come again."""
-        if denied.code != REQUEST_EXCEEDS_LIMIT or exceeding(ask, ask.tokens) is not None:
-            return denied
+        """Parts of limits are no business of clients. What is more than a part may still be less than the limit."""
+        left = denied.requests_left, denied.tokens_left
+        if denied.code == REQUEST_EXCEEDS_LIMIT:
+            exceeded = exceeding(ask, ask.tokens)
+            if exceeded is not None:
+                return never(ask, exceeded, left)
+            code = TOKENS_PER_MINUTE
+        else:
+            code = denied.code
+        wait = min(denied.retry_after or _RETRY, _RETRY)
         message = (
-            f"This request needs about {ask.tokens} tokens, which is more than this gateway may give by itself while "
-            f"it can't reach the store that it shares limits with. Try again in {_RETRY:g} s."
+            f"No room under the limit {code} of tenant '{ask.scopes[0].tenant}' here: this gateway can't reach the "
+            f"store that it shares limits with, and may give only a part of each. Try again in {wait:.1f} s."
         )
-        return Denied(TOKENS_PER_MINUTE, message, _RETRY, denied.requests_left, denied.tokens_left)
+        return Denied(code, message, wait, *left)
 
 
 def _rate(limit: int | None, own: int, others: int, gateways: int) -> int | None:

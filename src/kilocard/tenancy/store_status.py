@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class StoreStatus(NamedTuple):
@@ -26,3 +26,10 @@ class StoreStatus(NamedTuple):
     def view(self) -> dict[str, Any]:
         """For /state."""
         return self._asdict()
+
+
+@runtime_checkable
+class SharedStore(Protocol):
+    """A LimitStore that is elsewhere."""
+
+    def status(self) -> StoreStatus: ...

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kilocard import __version__
+from kilocard.gateway import limit_store
 from kilocard.gateway.config_status import export
 from kilocard.gateway.limit_state import LimitMeters, Standings, standings, tenants
 from kilocard.gateway.state import UNKNOWN
@@ -37,6 +38,7 @@ class Pages:
         self.store_errors = self._registry.counter(names.STORE_ERRORS)
         export(supervisor.config, self._registry)
         LimitMeters(self._standings, self._registry)
+        limit_store.export(supervisor.desk.store, self._registry)
         self._workers = self._registry.gauge(names.WORKERS).only
         #: what workers counted that are no more
         self._totals = Totals()
@@ -79,6 +81,7 @@ class Pages:
             "draining": supervisor.draining,
             "config": supervisor.config.view(),
             "uptime_s": round(time.monotonic() - self._started_at, 3),
+            "limit_store": limit_store.view(supervisor.desk.store),
             "workers": [_worker(hand, answer) for hand, answer in zip(supervisor.hands, answers, strict=True)],
         }
         self._describe_replicas(out["replicas"])

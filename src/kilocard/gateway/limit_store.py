@@ -1,0 +1,34 @@
+"""How the store that several gateways share limits through is doing, for /metrics and /state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilocard.metrics import names
+from kilocard.metrics.render import Registry
+from kilocard.tenancy.limits import LimitStore
+from kilocard.tenancy.store_status import SharedStore
+
+
+def export(store: LimitStore, registry: Registry) -> None:
+    """Put it on the metrics page, if limits are shared."""
+    if not isinstance(store, SharedStore):
+        return
+    up = registry.gauge(names.LIMIT_STORE_UP).only
+    gateways = registry.gauge(names.LIMIT_GATEWAYS).only
+    alone = registry.counter(names.LIMITS_ALONE).only
+    errors = registry.counter(names.STORE_ERRORS)
+
+    def refresh() -> None:
+        status = store.status()
+        up.set(1 if status.up else 0)
+        gateways.set(status.gateways)
+        alone.value = status.decided_alone
+        errors.labels("limits").value = status.errors
+
+    registry.before_page.append(refresh)
+
+
+def view(store: LimitStore) -> dict[str, Any] | None:
+    """For /state; None: this process counts alone."""
+    return store.status().view() if isinstance(store, SharedStore) else None
