@@ -66,6 +66,14 @@ class RedisServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def call(self, *words: bytes | str | int) -> Reply:
+        """One command on a connection of its own."""
+        caller = Caller(self.port)
+        try:
+            return caller(*words)
+        finally:
+            caller.close()
+
 
 class Caller:
     """One blocking connection, for what a test wants to know or to break."""

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kilocard.limits")
 
-#: seconds between two signs of life, and between two while others are waited for
-BEAT, BEAT_SETTLING = 1.0, 0.1
 #: seconds after which a silent gateway counts as dead, and for which others are waited for after a loss
 SILENT = 5.0
+#: signs of life in that time
+_BEATS = 5
+#: seconds between two while others are waited for
+_SETTLING = 0.1
 #: seconds: the first and the longest pause before another attempt. Each is drawn between half and all of that
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 #: seconds that a command of these may take; no request waits for them
@@ -54,10 +56,11 @@ class _Load(Waiting):
 class Keeper:
     """One task."""
 
-    def __init__(self, limits: RedisLimits, clock: Callable[[], float], rng: random.Random) -> None:
+    def __init__(self, limits: RedisLimits, clock: Callable[[], float], rng: random.Random, silent: float) -> None:
         self._limits = limits
         self._clock = clock
         self._rng = rng
+        self._silent = silent
         self._task: asyncio.Task[None] | None = None
         self._link: RedisLink | None = None
         self._session = 0
@@ -168,7 +171,7 @@ class Keeper:
         limits.clock_is(int(seconds) + int(micros) / 1e6)
         if not self._since:
             self._since = int(seconds) * 1_000_000 + int(micros)
-            self._settled_at = self._clock() + SILENT
+            self._settled_at = self._clock() + self._silent
         entries, said = limits.statement()
         second = limits.micros() // 1_000_000
         chunks = [
@@ -193,7 +196,9 @@ class Keeper:
         looked = keys[self._looked : self._looked + _LOOKS]
         self._looked = self._looked + _LOOKS if self._looked + _LOOKS < len(keys) else 0
         seats = limits.seats(looked)
-        command = scripts.beat(limits.gateway, self._session, limits.micros(), int(SILENT * 1e6), self._since, seats)
+        command = scripts.beat(
+            limits.gateway, self._session, limits.micros(), int(self._silent * 1e6), self._since, seats
+        )
         answer = await self._asked(link, command)
         if answer == b"J":
             self.join_again()
@@ -207,7 +212,7 @@ class Keeper:
         if limits.state.value == "shared":
             limits.gateways = int(alive)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BEAT if limits.state.value == "shared" else BEAT_SETTLING):
+            async with asyncio.timeout(self._silent / _BEATS if limits.state.value == "shared" else _SETTLING):
                 await self._wake.wait()
 
     async def _asked(self, link: RedisLink, command: bytes) -> Reply:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from kilocard.stores.redis_keeper import Keeper
+from kilocard.stores.redis_keeper import SILENT, Keeper
 from kilocard.stores.redis_link import RedisLink, Waiting
 from kilocard.stores.redis_scripts import Form, number
 from kilocard.stores.redis_url import parse
@@ -124,6 +124,7 @@ class RedisLimits:
     """A LimitStore, and a part of a gateway (or of a supervisor that counts for several workers).
 
     `url` as in redis_url.py. `wall` is Unix seconds, `clock` monotonic ones, the clock of those who call.
+    `patience`: seconds that a request waits; `silent`: after which a gateway counts as dead.
     Raises UsageError for a URL that makes no sense; that nobody answers there is no error.
     """
 
@@ -132,6 +133,7 @@ class RedisLimits:
         url: str,
         *,
         patience: float = PATIENCE,
+        silent: float = SILENT,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,  # noqa: TID251  # budgets go by the calendar
         rng: random.Random | None = None,
@@ -162,7 +164,7 @@ class RedisLimits:
         self.lasts = 0.0
         self.decided_alone = 0
         self.errors = 0
-        self.keeper = Keeper(self, clock, rng or random.Random())  # noqa: S311  # pauses are no secret
+        self.keeper = Keeper(self, clock, rng or random.Random(), silent)  # noqa: S311  # pauses are no secret
 
     # -- Part
 

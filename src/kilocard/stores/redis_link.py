@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from kilocard.core.errors import StoreError
@@ -71,7 +72,9 @@ class RedisLink(asyncio.Protocol):
         self._flushing = False
         self._later: asyncio.TimerHandle | None = None
         self._waiting: deque[Waiting] = deque()
+        #: looks whether the oldest is late
         self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = inf
         self.up = False
 
     # -- asyncio.Protocol
@@ -88,7 +91,7 @@ class RedisLink(asyncio.Protocol):
             return
         waiting = self._waiting
         for reply in replies:
-            if not waiting:  # an answer before this one has ended the connection
+            if not self.up:  # an answer before this one has ended the connection, and all others were told so
                 return
             waiting.popleft().answered(reply)
 
@@ -119,7 +122,7 @@ class RedisLink(asyncio.Protocol):
     def _queue(self, waiting: Waiting) -> None:
         self._out.append(waiting.command)
         self._waiting.append(waiting)
-        if self._timer is None:
+        if waiting.until < self._looks_at:
             self._look_at(waiting.until)
 
     def _flush(self) -> None:
@@ -156,11 +159,15 @@ class RedisLink(asyncio.Protocol):
             one.lost(reason)
 
     def _look_at(self, moment: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at = moment
         self._timer = self._loop.call_later(max(0.0, moment - time.monotonic()), self._look)
 
     def _look(self, late: Waiting | None = None) -> None:
         self._timer = None
         if not self._waiting:
+            self._looks_at = inf
             return
         oldest = self._waiting[0]
         if oldest.until > time.monotonic():

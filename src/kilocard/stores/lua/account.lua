@@ -13,7 +13,7 @@ local RING = 61
 local DAY = 86400
 
 local function int(number)
-  return string.format('%.0f', number)
+  return string.format('%.0f', number == 0 and 0 or number) -- '-0' is no number to HINCRBY
 end
 
 -- Seconds and microseconds. `at` is 0, or in tests the microseconds since 1970 that it shall be.

@@ -1,0 +1,146 @@
+"""The scripts decide as Book does, step by step, on a real Redis whose clock the test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kilocard.spec.model import TenantLimits
+from kilocard.stores import redis_scripts as scripts
+from kilocard.stores.redis_scripts import Form, number
+from kilocard.tenancy.book import Book
+from kilocard.tenancy.ledger import Ledger
+from kilocard.tenancy.limits import Ask, Denied, Grant, Scope
+from kilocard.tenancy.periods import periods
+from kilocard.tenancy.shared import denied, granted, known_of
+from redis_server import Caller, RedisServer
+
+EVERYWHERE = Scope("t", "", TenantLimits(7, 60, 3, 300, 420))
+FOR_M = Scope("t", "m", TenantLimits(4, 40, 2, 250, None))
+#: two minutes before midnight, 29 November
+BEGIN = 1_795_996_680
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start()
+    caller = Caller(server.port)
+    for command in scripts.loads():
+        caller.raw(command)
+    yield caller
+    caller.close()
+    server.crash()
+
+
+class Store:
+    """The scripts as `RedisLimits` uses them, at a time that the test says. Two gateways take turns."""
+
+    def __init__(self, redis: Caller) -> None:
+        self.redis = redis
+        redis("FLUSHALL")
+        self.ledgers = {"one": Ledger[Form](), "two": Ledger[Form]()}
+        for gateway in self.ledgers:
+            redis.raw(scripts.begin(gateway, 1))
+        self.ids = 0
+
+    def ask(self, gateway: str, ask: Ask, now: float) -> Grant | Denied:
+        ledger = self.ledgers[gateway]
+        dates = periods(ask.wall)
+        form = at(now, Form(ask.scopes, dates, tuple(ledger.seat(s, dates) for s in ask.scopes), gateway, 60.0))
+        reply = self.redis.raw(form.reserve + number(ask.tokens) + number(1))
+        assert isinstance(reply, bytes), reply
+        numbers = list(map(int, reply[2:].split()))
+        store_now = numbers[0] + numbers[1] / 1e6
+        if reply[:1] == b"D":
+            return denied(ask, form, ask.tokens, numbers[2:], store_now)
+        self.ids += 1
+        ledger.take(self.ids, form, ask.tokens, numbers[0])
+        return granted(self.ids, ask, form, ask.tokens, known_of(numbers[2:], len(ask.scopes)), store_now)
+
+    def settle(self, gateway: str, id: int | str, used: int | None, now: float) -> None:
+        lease = self.ledgers[gateway].settle(id, used, int(now))
+        if lease is None:
+            return
+        form = lease.terms
+        form = at(now, Form(form.scopes, form.dates, form.seats, gateway, 60.0))
+        words = (lease.second, int(used is None), lease.tokens, used or 0, 1)
+        assert self.redis.raw(form.settle + b"".join(map(number, words))) == b"S"
+
+
+def at(now: float, form: Form) -> Form:
+    """The same commands at another time than the server's."""
+    for name in ("reserve", "settle", "charge"):
+        words = getattr(form, name)
+        micros = b"%d" % round(now * 1e6)
+        setattr(form, name, words.replace(b"\r\n$1\r\n0\r\n", b"\r\n$%d\r\n%b\r\n" % (len(micros), micros), 1))
+    return form
+
+
+STEP = st.one_of(
+    st.tuples(st.just("wait"), st.floats(0, 30), st.just(0), st.just(False)),
+    st.tuples(st.just("ask"), st.integers(0, 25), st.integers(0, 20), st.booleans()),
+    st.tuples(st.just("ask"), st.integers(0, 25), st.integers(0, 20), st.booleans()),
+    st.tuples(st.just("settle"), st.none() | st.integers(0, 60), st.integers(0, 5), st.booleans()),
+)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(STEP, max_size=40))
+def test_the_script_and_the_book_say_the_same(redis: Caller, steps: list[tuple[str, object, int, bool]]) -> None:
+    store, book = Store(redis), Book()
+    now = float(BEGIN)
+    running: list[tuple[str, Grant, Grant]] = []
+    for turn, (what, amount, more, flag) in enumerate(steps):
+        gateway = ("one", "two")[turn % 2]
+        if what == "wait":
+            now = round(now + float(amount), 3)  # type: ignore[arg-type]
+        elif what == "ask":
+            ask = Ask((EVERYWHERE, FOR_M) if flag else (EVERYWHERE,), int(amount), more, more % 3 > 0, now, 60.0)  # type: ignore[call-overload]
+            mine, theirs = store.ask(gateway, ask, now), book.decide(ask, now)
+            same(mine, theirs)
+            if isinstance(mine, Grant) and isinstance(theirs, Grant):
+                running.append((gateway, mine, theirs))
+        elif running:
+            gateway, mine, theirs = running[more % len(running)] if flag else running.pop(more % len(running))
+            if flag:  # twice
+                running.remove((gateway, mine, theirs))
+                store.settle(gateway, mine.id, amount, now)  # type: ignore[arg-type]
+                book.settle(theirs, amount, now)  # type: ignore[arg-type]
+            store.settle(gateway, mine.id, amount, now)  # type: ignore[arg-type]
+            book.settle(theirs, amount, now)  # type: ignore[arg-type]
+    for scope in (EVERYWHERE, FOR_M):
+        key = f"{{kilocard}}:a:{scripts.scope_name(scope.key)}"
+        assert int(redis("HGET", key, "c") or 0) == book.used(scope, now, now).in_flight  # type: ignore[arg-type]
+        assert totals(redis, key) == slots(redis, key)
+
+
+def same(mine: Grant | Denied, theirs: Grant | Denied) -> None:
+    assert type(mine) is type(theirs)
+    for one, other in ((mine.requests_left, theirs.requests_left), (mine.tokens_left, theirs.tokens_left)):
+        assert (one and one[:2]) == (other and other[:2])
+    if isinstance(mine, Denied) and isinstance(theirs, Denied):
+        assert (mine.code, mine.message) == (theirs.code, theirs.message)
+        assert mine.retry_after == (theirs.retry_after and pytest.approx(theirs.retry_after, abs=1e-3))
+    elif isinstance(mine, Grant) and isinstance(theirs, Grant):
+        assert mine.tokens == theirs.tokens
+        for one, other in ((mine.requests_left, theirs.requests_left), (mine.tokens_left, theirs.tokens_left)):
+            assert (one and one.reset) == (other and pytest.approx(other.reset, abs=1e-3))
+
+
+def totals(redis: Caller, key: str) -> list[int]:
+    return [int(redis("HGET", key, field) or 0) for field in ("R", "T")]  # type: ignore[arg-type]
+
+
+def slots(redis: Caller, key: str) -> list[int]:
+    """The same, from what each second has."""
+    found = redis("HGETALL", key)
+    assert isinstance(found, list)
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    return [
+        sum(int(count) for name, count in pairs if name[:1] == kind and name[1:].isdigit())  # type: ignore[index, arg-type, union-attr]
+        for kind in (b"r", b"t")
+    ]
