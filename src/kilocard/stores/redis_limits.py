@@ -18,14 +18,15 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
+from kilocard.stores.redis_asked import GRANTED, Charge, Done, Reserve, Tell
 from kilocard.stores.redis_keeper import SILENT, Keeper
 from kilocard.stores.redis_link import RedisLink, Waiting
 from kilocard.stores.redis_scripts import Form, number
 from kilocard.stores.redis_url import parse
 from kilocard.stores.resp import Reply, ReplyError
 from kilocard.tenancy.alone import Alone
-from kilocard.tenancy.ledger import Entry, Lease, Ledger, Part, Seat
-from kilocard.tenancy.limits import Ask, Denied, Grant, Scope, Used
+from kilocard.tenancy.ledger import Entry, Ledger, Part, Seat
+from kilocard.tenancy.limits import Ask, Grant, Scope, Used
 from kilocard.tenancy.periods import Periods, periods
 from kilocard.tenancy.shared import denied, granted, known_of
 from kilocard.tenancy.store_status import StoreStatus
@@ -38,9 +39,6 @@ PATIENCE = 0.1
 #: seconds that the news of a request's end may wait for another command to travel with
 SETTLE_WITHIN = 0.002
 
-Done = Callable[[Grant | Denied], None]
-_GRANTED, _DENIED = b"G"[0], b"D"[0]
-
 
 class State(Enum):
     #: no connection: decisions are made here and remembered
@@ -51,73 +49,6 @@ class State(Enum):
     SETTLING = "settling"
     #: decisions are made in the store
     SHARED = "shared"
-
-
-class _Reserve(Waiting):
-    __slots__ = ("ask", "done", "form", "id", "limits", "tokens")
-
-    def __init__(
-        self, command: bytes, until: float, limits: RedisLimits, id: int, ask: Ask, form: Form, tokens: int, done: Done
-    ) -> None:
-        self.command = command
-        self.until = until
-        self.limits = limits
-        self.id = id
-        self.ask = ask
-        self.form = form
-        self.tokens = tokens
-        self.done = done
-
-    def answered(self, reply: Reply) -> None:
-        limits = self.limits
-        if type(reply) is bytes and reply[0] in (_GRANTED, _DENIED):
-            limits.decided(self, reply)
-        elif limits.refused(self, reply):
-            limits.decide(self.id, self.ask, self.form, self.done)
-
-    def lost(self, reason: str) -> None:
-        self.limits.decide(self.id, self.ask, self.form, self.done)
-
-
-class _Tell(Waiting):
-    """Something happened here that the store has to know. Should it not arrive, the ledger has it."""
-
-    __slots__ = ("lease", "limits", "spent")
-
-    def __init__(
-        self, command: bytes, until: float, limits: RedisLimits, lease: Lease[Form] | None, spent: int
-    ) -> None:
-        self.command = command
-        self.until = until
-        self.limits = limits
-        #: that ended; None: a request was let in
-        self.lease = lease
-        self.spent = spent
-
-    def answered(self, reply: Reply) -> None:
-        if reply == b"S" and self.lease is not None:
-            self.limits.ledger.confirmed(self.lease, self.spent)
-        elif type(reply) is not bytes or reply == b"J":
-            self.limits.refused(self, reply)
-
-    def lost(self, reason: str) -> None:
-        return
-
-
-class _Charge(_Tell):
-    """A request was let in here."""
-
-    __slots__ = ("id",)
-
-    def __init__(self, command: bytes, until: float, limits: RedisLimits, id: int) -> None:
-        super().__init__(command, until, limits, None, 0)
-        self.id = id
-
-    def answered(self, reply: Reply) -> None:
-        if type(reply) is bytes and reply[0] == _GRANTED:
-            self.limits.ledger.redate(self.id, int(reply.split(b" ", 2)[1]))
-        else:
-            super().answered(reply)
 
 
 class RedisLimits:
@@ -186,7 +117,7 @@ class RedisLimits:
             return
         tokens = ask.tokens
         command = form.reserve + number(tokens) + self._tail
-        link.send(_Reserve(command, now + self.patience, self, id, ask, form, tokens, done))
+        link.send(Reserve(command, now + self.patience, self, id, ask, form, tokens, done))
 
     def settle(self, grant: Grant, tokens: int | None, now: float) -> None:
         lease = self.ledger.settle(grant.id, tokens, int(now + self._ahead))
@@ -199,7 +130,7 @@ class RedisLimits:
         command = b"".join(
             (lease.terms.settle, number(lease.second), number(back), number(lease.tokens), number(spent), self._tail)
         )
-        self._tell(_Tell(command, now + self.patience, self, lease, spent))
+        self._tell(Tell(command, now + self.patience, self, lease, spent))
 
     def used(self, scope: Scope, now: float, wall: float) -> Used:
         self.scopes[scope.key] = scope
@@ -223,14 +154,14 @@ class RedisLimits:
 
     # -- decisions
 
-    def decided(self, asked: _Reserve, reply: bytes) -> None:
+    def decided(self, asked: Reserve, reply: bytes) -> None:
         """The store has."""
         numbers = list(map(int, reply[2:].split()))
         second = numbers[0]
         now = second + numbers[1] / 1e6
         form = asked.form
         seats = form.seats
-        if reply[0] == _GRANTED:
+        if reply[0] == GRANTED:
             self.ledger.take(asked.id, form, asked.tokens, second)
             all_known = known_of(numbers[2:], len(seats))
             self.ledger.heard(seats, all_known, second)
@@ -248,7 +179,7 @@ class RedisLimits:
             self.ledger.take(id, form, answer.tokens, int(now))
             if self.state is not State.AWAY:
                 command = form.charge + number(answer.tokens) + self._tail
-                self._tell(_Charge(command, clock + self.patience, self, id))
+                self._tell(Charge(command, clock + self.patience, self, id))
         done(answer)
 
     def refused(self, waiting: Waiting, reply: Reply) -> bool:
