@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 from heapq import heapify, heappop, heappush, heapreplace
 from random import Random
+from typing import Any
 
-Entry = tuple[float, float, str]
+#: (score, tie-break, replica). Compared by identity, so it must stay one object: a compiler that unboxes tuples of
+#: known types would make two of one
+Entry = tuple[Any, ...]
 
 #: the heap is rebuilt when it has more than this × live + SPARE entries: memory stays flat, cost amortised O(1)
 STALE_FACTOR = 2
@@ -51,7 +54,7 @@ class LoadIndex:
         old = live.get(replica)
         if old is not None:
             self._floor += 1.0 / len(live)
-        entry = (score, self._floor + self._draw(), replica)
+        entry: Entry = (score, self._floor + self._draw(), replica)
         if old is not None and heap[0] is old:
             live[replica] = entry
             heapreplace(heap, entry)
