@@ -10,11 +10,12 @@ import typer
 
 from kilocard import __version__
 from kilocard.cli.output import print_json
+from kilocard.dispatch import dispatcher
 
 
 def version(json: bool = typer.Option(False, "--json", help="Print one JSON document.")) -> None:
     """Print the version of kilocard and of the parts it runs on."""
-    parts = {"kilocard": __version__, "python": platform.python_version()}
+    parts = {"kilocard": __version__, "python": platform.python_version(), "hot path": _hot_path()}
     for name in ("uvloop", "httptools", "msgspec", "xllamacpp"):
         try:
             parts[name] = installed(name)
@@ -26,3 +27,8 @@ def version(json: bool = typer.Option(False, "--json", help="Print one JSON docu
         typer.echo(f"kilocard {__version__}")
         for name, number in list(parts.items())[1:]:
             typer.echo(f"  {name} {number}")
+
+
+def _hot_path() -> str:
+    """Whether scripts/install-compiled made this installation."""
+    return "Python" if dispatcher.__file__.endswith(".py") else "compiled"

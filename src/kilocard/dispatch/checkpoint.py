@@ -164,7 +164,12 @@ class _Unpacker:
                 raise UsageError(f"checkpoint: {kind!r} is no kind of thing")
 
     def _fill(self, place: int, kind: type[Any], state: dict[str, Any]) -> None:
-        thing = self._made[place] = object.__new__(kind)
+        try:
+            thing = self._made[place] = object.__new__(kind)
+        except TypeError as error:  # a class that is C makes no empty things
+            raise UsageError(
+                "checkpoint: an installation with a compiled hot path can't read it; replay the log with a plain one"
+            ) from error
         for name, value in state.items():
             object.__setattr__(thing, name, self.unpack(value))  # frozen ones too
 
