@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import openai
 import pytest
 import trustme
@@ -113,7 +112,7 @@ def serial(writer: asyncio.StreamWriter) -> str:
 def test_openais_client_over_https(files: Files) -> None:
     async def story() -> None:
         async with secured(files) as setup:
-            http = httpx.AsyncClient(verify=files.client())
+            http = openai.DefaultAsyncHttpxClient(verify=files.client())
             base = f"https://127.0.0.1:{setup.gateway.port}/v1"
             client = openai.AsyncOpenAI(base_url=base, api_key="none", http_client=http)
             messages: Any = [{"role": "user", "content": "hi"}]
