@@ -144,3 +144,98 @@ def slots(redis: Caller, key: str) -> list[int]:
         sum(int(count) for name, count in pairs if name[:1] == kind and name[1:].isdigit())  # type: ignore[index, arg-type, union-attr]
         for kind in (b"r", b"t")
     ]
+
+
+# -- how a gateway says how it stands
+
+WIDE = Scope("t", "", TenantLimits(None, None, None, 10**6, 10**7))
+MOVE = st.one_of(
+    st.tuples(st.just("wait"), st.integers(0, 40), st.none()),
+    st.tuples(st.sampled_from(["ask", "ask unheard", "ask alone"]), st.integers(0, 30), st.none()),
+    st.tuples(st.sampled_from(["settle", "settle unheard"]), st.integers(0, 9), st.none() | st.integers(0, 50)),
+    st.tuples(st.just("join"), st.just(0), st.none()),
+)
+
+
+def declared(redis: Caller, store: Store, gateway: str, session: int, now: float) -> None:
+    ledger = store.ledgers[gateway]
+    entries = list(ledger.entries.values())
+    begun = redis.raw(moved(scripts.begin(gateway, session), now))
+    assert isinstance(begun, bytes) and begun[:1] == b"B"
+    said = scripts.declare(gateway, session, entries, int(now), 60.0)
+    assert redis.raw(moved(said, now)) == b"S"
+    for entry in entries:
+        for part in entry.parts.values():
+            part.known += part.unsaid
+            part.confirmed = part.settled
+
+
+def moved(words: bytes, now: float) -> bytes:
+    micros = b"%d" % round(now * 1e6)
+    return words.replace(b"\r\n$1\r\n0\r\n", b"\r\n$%d\r\n%b\r\n" % (len(micros), micros), 1)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(MOVE, max_size=30), st.booleans())
+def test_14_whatever_was_lost_the_store_has_what_the_gateways_have(
+    redis: Caller, moves: list[tuple[str, int, int | None]], forgets: bool
+) -> None:
+    """An answer that was lost, an end that never arrived, what was let in without the store, or all of its memory."""
+    store = Store(redis)
+    sessions = {"one": 1, "two": 1}
+    lost: set[str] = set()  # whose connection has ended: they join before they send anything
+    now, dates = float(BEGIN - 7200), periods(BEGIN - 7200)  # all on one day
+    for turn, (what, amount, used) in enumerate(moves):
+        gateway = ("one", "two")[turn % 2]
+        ledger = store.ledgers[gateway]
+        form = Form((WIDE,), dates, (ledger.seat(WIDE, dates),), gateway, 60.0)
+        if what == "wait":
+            now += amount
+        if what == "join" or (gateway in lost and what in {"ask", "ask unheard", "settle"}):
+            sessions[gateway] += 1
+            declared(redis, store, gateway, sessions[gateway], now)
+            lost.discard(gateway)
+        if what in {"ask unheard", "ask alone", "settle unheard"}:
+            lost.add(gateway)
+        if what in {"wait", "join"}:
+            continue
+        if what.startswith("ask"):
+            store.ids += 1
+            if what != "ask alone":
+                reply = redis.raw(moved(form.reserve, now) + number(amount) + number(sessions[gateway]))
+                assert isinstance(reply, bytes) and reply[:1] == b"G"
+            if what != "ask unheard":
+                ledger.take(store.ids, form, amount, int(now))
+        elif ledger.leases:
+            id = list(ledger.leases)[amount % len(ledger.leases)]
+            lease = ledger.settle(id, used, int(now))
+            assert lease is not None
+            if what == "settle":
+                words = (lease.second, int(used is None), lease.tokens, used or 0, sessions[gateway])
+                assert redis.raw(moved(lease.terms.settle, now) + b"".join(map(number, words))) == b"S"
+                ledger.confirmed(lease, used or 0)
+    settled = [sum(ledger.entry(WIDE.key).part(dates.day).settled for ledger in store.ledgers.values())]
+    if forgets:
+        redis("FLUSHALL")
+    for gateway, session in sessions.items():
+        declared(redis, store, gateway, session + 1, now)
+    key, budget = f"{{kilocard}}:a:{scripts.scope_name(WIDE.key)}", f"{{kilocard}}:b:{dates.day}"
+    entries = [ledger.entry(WIDE.key) for ledger in store.ledgers.values()]
+    for entry in entries:
+        entry.turn(int(now))
+    # reading turns the account too
+    ledger = store.ledgers["one"]
+    beat = scripts.beat("one", sessions["one"] + 1, round(now * 1e6), 5_000_000, 0, [ledger.seat(WIDE, dates)])
+    reply = redis.raw(moved(beat, now))
+    assert isinstance(reply, bytes)
+    known = known_of(list(map(int, reply.split()[5:])), 1)[0]
+    assert known.requests == sum(entry.requests.total for entry in entries)
+    assert known.tokens == sum(entry.tokens.total for entry in entries)
+    assert known.in_flight == sum(entry.in_flight for entry in entries)
+    assert known.day_held == sum(entry.part(dates.day).held for entry in entries)
+    assert totals(redis, key) == slots(redis, key)
+    if not forgets:
+        assert [known.day_settled] == settled
+    else:
+        assert known.day_settled <= settled[0]
+    assert redis("HGET", budget, "h" + scripts.scope_name(WIDE.key)) in {None, b"%d" % known.day_held}

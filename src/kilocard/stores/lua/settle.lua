@@ -27,10 +27,13 @@ for number = 1, (#KEYS - 1) / 2 do
   local base = 3 + 3 * (number - 1)
   local name = ARGV[base + 1]
   local account = open(KEYS[2 * number], now)
-  account.c = math.max(0, account.c - 1)
+  if redis.call('HINCRBY', KEYS[1], 'c' .. name, -1) < 0 then
+    redis.call('HSET', KEYS[1], 'c' .. name, '0')
+  else
+    account.c = math.max(0, account.c - 1)
+  end
   settle(account, ttl)
   settle(open(KEYS[2 * number + 1], account.s), '120')
-  redis.call('HINCRBY', KEYS[1], 'c' .. name, -1)
   for _, period in ipairs({ARGV[base + 2], ARGV[base + 3]}) do
     if period ~= '' then move(gateway, period, name, -reserved, used) end
   end
