@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from kilocard.metrics import names
-from kilocard.metrics.render import Registry
+from kilocard.metrics.render import Counter, Family, Registry
 from kilocard.tenancy.limits import LimitStore
 from kilocard.tenancy.store_status import SharedStore
 
 
-def export(store: LimitStore, registry: Registry) -> None:
+def export(store: LimitStore, errors: Family[Counter], registry: Registry) -> None:
     """Put it on the metrics page, if limits are shared."""
     if not isinstance(store, SharedStore):
         return
     up = registry.gauge(names.LIMIT_STORE_UP).only
     gateways = registry.gauge(names.LIMIT_GATEWAYS).only
     alone = registry.counter(names.LIMITS_ALONE).only
-    errors = registry.counter(names.STORE_ERRORS)
 
     def refresh() -> None:
         status = store.status()

@@ -101,7 +101,9 @@ class Gateway:
         self._started: list[Part] = []
         if seat is None:
             LimitMeters(self._standings, self.plane.telemetry.registry)
-            limit_store_meters(self.plane.limiting.store, self.plane.telemetry.registry)
+            limit_store_meters(
+                self.plane.limiting.store, self.plane.telemetry.store_errors, self.plane.telemetry.registry
+            )
         self.port = 0
         self.admin_port = 0
         self.reloader: Reloader | None = None

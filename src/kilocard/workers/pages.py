@@ -38,7 +38,7 @@ class Pages:
         self.store_errors = self._registry.counter(names.STORE_ERRORS)
         export(supervisor.config, self._registry)
         LimitMeters(self._standings, self._registry)
-        limit_store.export(supervisor.desk.store, self._registry)
+        limit_store.export(supervisor.desk.store, self.store_errors, self._registry)
         self._workers = self._registry.gauge(names.WORKERS).only
         #: what workers counted that are no more
         self._totals = Totals()
