@@ -55,8 +55,10 @@ CLIENT = _client("""
 404 | unknown_path | no such route here | see [the routes](../gateway.md#routes)
 404 | not_found | anything else that is not there | read the message
 405 | method_not_allowed | inference routes take POST, the admin address GET | use that method
-408 | request_timeout | the request was not complete in time | send faster, or raise `gateway.limits.client_idle`
+408 | request_timeout | the request came too slowly | send faster; `gateway.limits.client_idle`, `.body_rate`
 413 | body_too_large | the body is over `gateway.limits.body` | send less, or raise it
+414 | url_too_long | path and query are over `gateway.limits.url` | put it into the body
+415 | unsupported_content_encoding | the body is compressed | send it as it is, without `content-encoding`
 422 | poison_request | replicas [died of this body](../protection.md#poison-requests) | wait for Retry-After; change it
 429 | requests_per_minute | the tenant's requests of the last minute are used up | wait for Retry-After
 429 | tokens_per_minute | what is left of the tenant's tokens of the minute is too little | wait for Retry-After
@@ -64,7 +66,7 @@ CLIENT = _client("""
 429 | tokens_per_day | the tenant's budget of the day (UTC) leaves too little | wait for the next day
 429 | tokens_per_month | the tenant's budget of the month (UTC) leaves too little | wait for the next month
 429 | request_exceeds_limit | this request alone is over a limit of tokens: it never passes | lower `max_tokens`
-431 | headers_too_large | the head is over `gateway.limits.header` | send less, or raise it
+431 | headers_too_large | the head is over `gateway.limits.header`, or has over 256 lines | send less, or raise it
 500 | internal_error | a fault of kilocard | report it with the gateway's log
 502 | connect | no replica that was tried could be reached | `kilocard status`; are the engines running?
 502 | reset | the replica closed the connection before its answer was whole | the engine's log

@@ -10,6 +10,8 @@
     │   ├── MethodNotAllowed           405
     │   ├── PoisonRequest              422   replicas died of it; refused for a while
     │   ├── BodyTooLarge               413
+    │   ├── UrlTooLong                 414
+    │   ├── UnsupportedMedia           415   a body in a coding that is not read here
     │   ├── HeaderTooLarge             431
     │   ├── RequestTimeout             408   the client took too long to send its request
     │   └── RateLimited                429   the tenant's own limit
@@ -119,6 +121,16 @@ class PoisonRequest(ClientError):
 class BodyTooLarge(ClientError):
     http_status = 413
     default_code = "body_too_large"
+
+
+class UrlTooLong(ClientError):
+    http_status = 414
+    default_code = "url_too_long"
+
+
+class UnsupportedMedia(ClientError):
+    http_status = 415
+    default_code = "unsupported_content_encoding"
 
 
 class HeaderTooLarge(ClientError):

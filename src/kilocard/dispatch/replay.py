@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from kilocard.core.errors import UsageError
+from kilocard.core.errors import KilocardError, UsageError
 from kilocard.dispatch import checkpoint
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
@@ -54,7 +54,7 @@ def read_header(line: Any) -> Setup:
             f"the log has format {line['kilocard_decision_log']}, this kilocard reads {FORMAT}; "
             f"replay it with kilocard {line.get('kilocard')}, which wrote it"
         )
-    setup = checkpoint.unpack(line["setup"])
+    setup = checkpoint.unpack(line.get("setup", []))
     if not isinstance(setup, Setup):
         raise UsageError("the log's header does not describe a dispatcher")
     return setup
@@ -77,25 +77,41 @@ class Parity:
     shown: list[dict[str, Any]] = field(default_factory=list)
 
 
+class _Reading:
+    """While a log is read: whatever a damaged line leads to is an error that names the line."""
+
+    number = 1
+
+    def __enter__(self) -> _Reading:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, KilocardError):
+            raise UsageError(
+                f"line {self.number} is damaged, or of another version: {type(error).__name__}: {error}"
+            ) from error
+
+
 def check(lines: Iterable[Any]) -> Parity:
     """Play a log, header first, through the dispatcher that it describes. Raises UsageError for what is no log."""
     found = Parity()
     rest = iter(lines)
-    dispatcher = read_header(next(rest, None)).dispatcher()
-    for number, line in enumerate(rest, 2):
-        if isinstance(line, dict):
-            dispatcher = _restored(line, number)
-            found.gaps += bool(line.get("lost"))
-            continue
-        event, recorded = _split(line, number)
-        answer = [answer_list(instruction) for instruction in dispatcher.handle(event)]
-        found.events += 1
-        found.requests += isinstance(event, Arrived)
-        found.decisions += len(recorded)
-        if answer != recorded:
-            found.differing += 1
-            if len(found.shown) < SHOWN:
-                found.shown.append({"line": number, "event": line[0], "recorded": recorded, "replayed": answer})
+    with _Reading() as at:
+        dispatcher = read_header(next(rest, None)).dispatcher()
+        for at.number, line in enumerate(rest, 2):
+            if isinstance(line, dict):
+                dispatcher = _restored(line, at.number)
+                found.gaps += bool(line.get("lost"))
+                continue
+            event, recorded = _split(line, at.number)
+            answer = [answer_list(instruction) for instruction in dispatcher.handle(event)]
+            found.events += 1
+            found.requests += isinstance(event, Arrived)
+            found.decisions += len(recorded)
+            if answer != recorded:
+                found.differing += 1
+                if len(found.shown) < SHOWN:
+                    found.shown.append({"line": at.number, "event": line[0], "recorded": recorded, "replayed": answer})
     return found
 
 
@@ -133,23 +149,24 @@ def what_if(lines: Iterable[Any], policy: str) -> WhatIf:
     """Play a log through dispatchers whose models all have `policy`. Raises UsageError, SpecError."""
     found = WhatIf(policy)
     rest = iter(lines)
-    setup = read_header(next(rest, None))
-    make_policy(policy, Random(0))  # noqa: S311  # only its name is checked
-    dispatcher = replace(setup, models=_with_policy(setup.models, policy)).dispatcher()
-    for number, line in enumerate(rest, 2):
-        if isinstance(line, dict):
-            dispatcher = _restored(line, number)
-            _use_policy(dispatcher.fleet, policy)
-            continue
-        event, recorded = _split(line, number)
-        if isinstance(event, Reconfigured):
-            event = event._replace(models=_with_policy(event.models, policy))
-        answer = [answer_list(instruction) for instruction in dispatcher.handle(event)]
-        if isinstance(event, Arrived):
-            _compare(found, _first(recorded, event.request), _first(answer, event.request))
-        for name, request, *_ in recorded:
-            if name == "refuse":  # it ended then; where it was sent instead it has to end too
-                dispatcher.handle(Abandoned(event.now, request))
+    with _Reading() as at:
+        setup = read_header(next(rest, None))
+        make_policy(policy, Random(0))  # noqa: S311  # only its name is checked
+        dispatcher = replace(setup, models=_with_policy(setup.models, policy)).dispatcher()
+        for at.number, line in enumerate(rest, 2):
+            if isinstance(line, dict):
+                dispatcher = _restored(line, at.number)
+                _use_policy(dispatcher.fleet, policy)
+                continue
+            event, recorded = _split(line, at.number)
+            if isinstance(event, Reconfigured):
+                event = event._replace(models=_with_policy(event.models, policy))
+            answer = [answer_list(instruction) for instruction in dispatcher.handle(event)]
+            if isinstance(event, Arrived):
+                _compare(found, _first(recorded, event.request), _first(answer, event.request))
+            for name, request, *_ in recorded:
+                if name == "refuse":  # it ended then; where it was sent instead it has to end too
+                    dispatcher.handle(Abandoned(event.now, request))
     return found
 
 

@@ -11,6 +11,7 @@ from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
 from kilocard.gateway.framing import Arrival, RequestFramer
 from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
 from kilocard.gateway.local_answer import turned_away
+from kilocard.gateway.pace import Pace
 from kilocard.gateway.rate_headers import without_limits
 from kilocard.wire.failure import error_body
 
@@ -35,6 +36,7 @@ class ClientConnection(asyncio.Protocol):
         "_framer",
         "_in_turn",
         "_lingering",
+        "_pace",
         "_partial",
         "_queue",
         "_reading_paused",
@@ -57,8 +59,9 @@ class ClientConnection(asyncio.Protocol):
         self.since = plane.clock()  # start of the head, last byte of the body, or start of idleness
         self.can_chunk = True
         self.keep_alive = True
-        self._framer = RequestFramer(plane.limits.header, plane.limits.body)
-        self._partial = 0  # bytes of an unfinished body, as far as they are in the plane's account
+        self._framer = RequestFramer(plane.limits.header, plane.limits.body, plane.limits.url)
+        self._partial = 0  # bytes that the framer holds, as far as they are in the plane's account
+        self._pace = Pace()
         self._queue: deque[Arrival] = deque()
         self.current: Exchange | None = None
         self.request_id = b""
@@ -73,7 +76,7 @@ class ClientConnection(asyncio.Protocol):
 
     def bound(self, limits: Limits) -> None:
         """The cluster file has other limits now."""
-        self._framer.bound(limits.header, limits.body)
+        self._framer.bound(limits.header, limits.body, limits.url)
 
     # -- asyncio
 
@@ -97,7 +100,7 @@ class ClientConnection(asyncio.Protocol):
         arrivals = framer.arrivals
         if arrivals:
             framer.arrivals = []
-            if len(arrivals) == 1 and self.current is None and not self._queue:
+            if len(arrivals) == 1 and self.current is None and not self._queue and not self.paused:
                 self.plane.buffered += len(arrivals[0].body) - self._partial
                 self._partial = 0
                 self._serve(arrivals[0])
@@ -107,35 +110,66 @@ class ClientConnection(asyncio.Protocol):
             if self.current is None and not self._queue and not self._closing:
                 self._give_up(framer.refusal)
         elif framer.in_message:
-            self._incomplete(framer, began)
+            self._incomplete(framer, began or bool(arrivals))
 
     def _take(self, arrivals: list[Arrival]) -> None:
         """Several requests, or one behind others: they wait for their turn."""
         plane = self.plane
-        plane.buffered -= self._partial
+        plane.buffered += sum(len(arrival.body) for arrival in arrivals) - self._partial
         self._partial = 0
-        for arrival in arrivals:
-            plane.buffered += len(arrival.body)
-            if self.current is None and not self._queue and not self._closing:
-                self._serve(arrival)
+        self._queue.extend(arrivals)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Serve what waits, until a request runs, or the client does not read what it has got."""
+        framer = self._framer
+        self._in_turn = True
+        while not self._closing and self.current is None:
+            if not self.keep_alive:
+                self._closing = True
+                self.transport.close()
+            elif self.paused or not self._queue:
+                break
             else:
-                self._queue.append(arrival)
-        if len(self._queue) >= MAX_PIPELINED and not self._reading_paused and not self._closing:
-            self._reading_paused = True
-            self.transport.pause_reading()
+                self._serve(self._queue.popleft())
+        self._in_turn = False
+        if self._closing:
+            return
+        full = framer.pent or len(self._queue) >= MAX_PIPELINED
+        if full != self._reading_paused:
+            self._reading_paused = full
+            if full:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+        if self.current is None and not self._queue and not self.paused:
+            if framer.refusal is not None:
+                self._give_up(framer.refusal)
+            elif framer.pent:  # a turn for others first
+                asyncio.get_running_loop().call_soon(self._take_apart)
+
+    def _take_apart(self) -> None:
+        """The next ones of very many requests that came together."""
+        if self._framer.pent and not self._queue and not self._closing:
+            self.data_received(b"")
 
     def _incomplete(self, framer: RequestFramer, began: bool) -> None:
         """Part of a request is here: keep the account of its bytes and the time."""
         plane = self.plane
-        plane.buffered += framer.body_bytes - self._partial
-        self._partial = framer.body_bytes
-        if self._partial and plane.buffered > plane.limits.buffered:
+        plane.buffered += framer.held - self._partial
+        self._partial = framer.held
+        if plane.buffered > plane.limits.buffered:
             framer.refusal = CapacityError("The gateway's request buffers are full.", code="buffers_full")
             if self.current is None and not self._queue:
                 self._give_up(framer.refusal)
             return
-        if began or not framer.in_head:
+        if framer.in_head:
+            if began:
+                self.since = plane.clock()
+        else:
             self.since = plane.clock()
+            if began or not self._pace.running:
+                self._pace.begin(self.since)
         if framer.expects_continue and self.current is None and not self._queue:
             framer.expects_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -167,6 +201,8 @@ class ClientConnection(asyncio.Protocol):
         self.paused = False
         if self.current is not None:
             self.current.client_paused(False)
+        elif self._queue or self._framer.pent or self._framer.refusal is not None:
+            self._go_on()
 
     # -- one request after the other
 
@@ -184,23 +220,8 @@ class ClientConnection(asyncio.Protocol):
         self.since = self.plane.clock()
         if self.keep_alive and not self._queue and self._framer.refusal is None:
             return  # the usual case: it waits for what the client asks next
-        if self._in_turn:
-            return  # an answer that came at once: the loop below goes on
-        self._in_turn = True
-        while not self._closing:
-            if not self.keep_alive:
-                self._closing = True
-                self.transport.close()
-            elif not self._queue or self.current is not None:
-                break
-            else:
-                self._serve(self._queue.popleft())
-        self._in_turn = False
-        if self._reading_paused and len(self._queue) < MAX_PIPELINED and not self._closing:
-            self._reading_paused = False
-            self.transport.resume_reading()
-        if self._framer.refusal is not None and self.current is None and not self._closing:
-            self._give_up(self._framer.refusal)
+        if not self._in_turn:  # else it is an answer that came at once
+            self._go_on()
 
     # -- writing
 
@@ -262,16 +283,19 @@ class ClientConnection(asyncio.Protocol):
         if self._closing:
             if waited > (LINGER_SECONDS if self._lingering else self.plane.timeouts.idle):
                 self.transport.abort()
-        elif self.current is not None:
-            return  # the exchange keeps its own time
+        elif self.current is not None:  # the exchange keeps its own time; a next request's begins when it has ended
+            self._pace.begin(now, self._framer.body_bytes)
+        elif self.paused:
+            if waited > self.plane.timeouts.idle:
+                self.transport.abort()
         elif self._framer.in_message:
+            framer = self._framer
             if waited > limits.client_idle:
                 self._give_up(
                     RequestTimeout(f"The request was not complete after {limits.client_idle:g} s of waiting.")
                 )
-        elif self.paused:
-            if waited > self.plane.timeouts.idle:
-                self.transport.abort()
+            elif not framer.in_head and self._pace.too_slow(now, framer.body_bytes, limits, self.plane.timeouts.total):
+                self._give_up(RequestTimeout(f"The body comes with less than {limits.body_rate} bytes a second."))
         elif waited > limits.keep_alive or self.plane.draining:
             self._closing = True
             self.transport.close()

@@ -1,16 +1,28 @@
 """Requests out of a client connection's bytes. No I/O: bytes in, whole requests or one refusal out.
 
 llhttp judges every head (strictly) and takes chunked bodies apart; a body with Content-Length is counted here, so that
-the usual request costs one search and one copy.
+the usual request costs one search and one copy. What llhttp lets pass and another reader may read in another way is
+refused here and in heads.py: docs/protection.md has the rules.
 """
 
 from __future__ import annotations
 
+import re
+
 import httptools
 import msgspec
 
-from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError
+from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError, UrlTooLong
 from kilocard.gateway.heads import END, NEVER, RequestHead, around_length, read_request_head, remembered_body
+
+#: requests that are taken apart in one go; what is behind them waits as bytes, which take less memory
+MAX_ARRIVALS = 16
+#: bytes of chunk sizes, extensions and trailers for each byte of a chunked body: a chunk of one byte has 5
+_FRAMING_SHARE = 8
+#: longest method and version with the blanks between
+_AROUND_URL = 32
+#: RFC 3986 has fewer signs; these can't be read in two ways. No "#": a fragment is not for servers.
+_QUERY = re.compile(rb"[\x21\x22\x24-\x7e]*")
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -33,11 +45,13 @@ class RequestFramer:
         "_behind",
         "_body",
         "_chunked",
+        "_coded",
         "_complete",
         "_head",
         "_keep_alive",
         "_max_body",
         "_max_head",
+        "_max_url",
         "_memo",
         "_method",
         "_need",
@@ -52,17 +66,18 @@ class RequestFramer:
         "body_bytes",
         "expects_continue",
         "in_message",
+        "pent",
         "refusal",
     )
 
-    def __init__(self, max_head: int, max_body: int) -> None:
-        self._max_head = max_head
-        self._max_body = max_body
-        self._raw = b""  # a head that is not whole yet
+    def __init__(self, max_head: int, max_body: int, max_url: int) -> None:
+        self.bound(max_head, max_body, max_url)
+        self._raw = b""  # a head that is not whole yet, or requests behind MAX_ARRIVALS others
         self._head: RequestHead | None = None  # not None: its body is being read
         self._need = 0
         self._body = bytearray()  # one buffer: pieces in a list would cost 30 bytes each, and a piece may be one byte
         self._chunked = False
+        self._coded = 0  # bytes of the chunked body on the wire
         self._complete = False
         self._overrun = False
         self._url = self._path = self._query = b""
@@ -76,23 +91,31 @@ class RequestFramer:
         self.arrivals: list[Arrival] = []
         #: part of a request is here, and more has to come
         self.in_message = False
+        #: there may be whole requests here still: `feed(b"")` gives the next ones
+        self.pent = False
         #: bytes of an unfinished body that are held here
         self.body_bytes = 0
         #: the client waits for "100 Continue" before it sends its body
         self.expects_continue = False
         self.refusal: KilocardError | None = None
 
-    def bound(self, max_head: int, max_body: int) -> None:
-        """Other limits, from the next piece on."""
+    def bound(self, max_head: int, max_body: int, max_url: int) -> None:
+        """Bytes that a head, a body, a path with its query may have, from the next piece on."""
         self._max_head = max_head
         self._max_body = max_body
+        self._max_url = max_url
 
     @property
     def in_head(self) -> bool:
         return self._head is None and bool(self._raw)
 
+    @property
+    def held(self) -> int:
+        """Bytes in memory here: an unfinished head or body, and what waits to be taken apart."""
+        return len(self._raw) + self.body_bytes
+
     def feed(self, data: bytes) -> None:
-        """Take what was read; afterwards look at `arrivals`, `refusal` and `in_message`."""
+        """Take what was read; afterwards look at `arrivals`, `refusal`, `in_message` and `pent`."""
         if data.startswith(self._before) and not self.in_message:
             # The usual case: one whole request whose head is the last one's but for its Content-Length.
             body = remembered_body(data, self._before, self._behind)
@@ -105,9 +128,16 @@ class RequestFramer:
         if self._raw:
             data = self._raw + data
             self._raw = b""
+        self.pent = False
         try:
             while data and self.refusal is None:
-                data = self._read_head(data) if self._head is None else self._read_body(data)
+                if self._head is not None:
+                    data = self._read_body(data)
+                elif len(self.arrivals) < MAX_ARRIVALS:
+                    data = self._read_head(data)
+                else:
+                    self._raw, self.pent = data, True
+                    break
         except KilocardError as error:
             # A traceback and a context hold frames, frames hold us and all that was read.
             error.__traceback__ = error.__context__ = None
@@ -123,9 +153,13 @@ class RequestFramer:
         if data[0] in b"\r\n":  # RFC 9112 §2.2: empty lines before a request line are to be ignored
             return data.lstrip(b"\r\n")
         end = data.find(END)
+        if end < 0 and len(data) > self._max_url + _AROUND_URL and data.find(b"\r\n") < 0:
+            self._url_too_long()
         if end > self._max_head or (end < 0 and len(data) > self._max_head):
             raise HeaderTooLarge(f"The request's head is larger than {self._max_head} bytes (gateway.limits.header).")
         if end < 0:
+            if data.find(b"\n\n") >= 0 or data.find(b"\n\r\n") >= 0:
+                raise ClientError("Not a valid HTTP/1.1 request: a line ends without CR.", code="invalid_http")
             if not data[:1].isalpha():
                 raise ClientError(
                     "Not an HTTP request (is this a TLS client? the gateway speaks plain HTTP here).",
@@ -145,6 +179,7 @@ class RequestFramer:
             self._need = length
             self._parser = None
         self._chunked = head.chunked
+        self._coded = 0
         self._head = head
         self.expects_continue = head.expects_continue and not rest
         return rest
@@ -155,24 +190,44 @@ class RequestFramer:
         self._url = b""
         self._complete = self._overrun = False
         parser = self._parser = httptools.HttpRequestParser(self)
+        offer = False
         try:
             parser.feed_data(data[: end + 4])
         except httptools.HttpParserUpgrade:
             if self._method == b"CONNECT":
                 raise ClientError("CONNECT is not supported.", code="invalid_http") from None
-            self._complete = False  # an offer to speak another protocol may be declined by ignoring it
+            offer = True  # to speak another protocol; it may be declined by ignoring it
         except httptools.HttpParserError as error:
             raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+        if len(self._url) > self._max_url:
+            self._url_too_long()
+        if self._version not in ("1.1", "1.0"):
+            raise ClientError(f"HTTP/{self._version} is not spoken here: HTTP/1.1 is.", code="invalid_http")
         raw = data[:end]
-        head = read_request_head(raw)
+        head = read_request_head(raw, self._version)
+        if offer:
+            self._decline(head.chunked)
         path, mark, query = self._url.partition(b"?")
-        self._path = path if path[:1] == b"/" else _path_of(self._url)
+        if not _QUERY.fullmatch(query):
+            raise ClientError(
+                "The query has signs that have to be written as %XX (or a fragment, #).", code="invalid_http"
+            )
+        self._path = path if path[:1] == b"/" else _path_of(path)
         self._query = mark + query
         around = around_length(raw)
         if around is not None and not head.chunked:
             self._before, self._behind = around
             self._memo = head
         return head
+
+    def _decline(self, chunked: bool) -> None:
+        """llhttp reads nothing behind an offer of another protocol: chunks are for one that has not heard of it."""
+        self._complete = False
+        if chunked:
+            said = self._url, self._method, self._keep_alive, self._version
+            self._parser = httptools.HttpRequestParser(self)
+            self._parser.feed_data(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+            self._url, self._method, self._keep_alive, self._version = said
 
     def _read_body(self, data: bytes) -> bytes:
         head = self._head
@@ -181,10 +236,18 @@ class RequestFramer:
             assert self._parser is not None
             try:
                 self._parser.feed_data(data)
-            except httptools.HttpParserError as error:  # HttpParserUpgrade is one
-                raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+            except httptools.HttpParserError as error:
+                if not self._complete:
+                    raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+                self._overrun = True
             if self.body_bytes > self._max_body:
                 self._too_large()
+            self._coded += len(data)
+            if self._coded - self.body_bytes * _FRAMING_SHARE > self._max_head and not self._complete:
+                raise HeaderTooLarge(
+                    f"Chunk sizes, extensions and trailers are larger than {self._max_head} bytes "
+                    "(gateway.limits.header)."
+                )
             if self._complete:
                 if self._overrun:  # pipelining behind a chunked body: the edge is not known, so this was the last
                     self._keep_alive = False
@@ -213,12 +276,17 @@ class RequestFramer:
             f"The request body is larger than this gateway's limit of {self._max_body} bytes (gateway.limits.body)."
         )
 
+    def _url_too_long(self) -> None:
+        raise UrlTooLong(f"Path and query are longer than {self._max_url} bytes (gateway.limits.url).")
+
     # -- httptools
 
-    def on_url(self, url: bytes) -> None:
+    def on_message_begin(self) -> None:
         if self._complete:
             self._overrun = True
-        else:
+
+    def on_url(self, url: bytes) -> None:
+        if not self._complete:
             self._url += url
 
     def on_headers_complete(self) -> None:
@@ -237,9 +305,17 @@ class RequestFramer:
         self._complete = True
 
 
-def _path_of(url: bytes) -> bytes:
-    """The path of an absolute-form target (RFC 9112 §3.2.2); whatever else it is, no route has its name."""
-    try:
-        return httptools.parse_url(url).path or b"/"
-    except httptools.HttpParserInvalidURLError:
-        return url
+#: RFC 9112 §3.2.2; no user's name in it (RFC 9110 §4.2.4). What host it names makes no difference.
+_ABSOLUTE = re.compile(rb"(?i:https?)://[^/#@]+(/[^#]*)?")
+
+
+def _path_of(target: bytes) -> bytes:
+    """The path of a target, without its query, that does not begin with a slash."""
+    if target == b"*":
+        return target  # no route has its name
+    match = _ABSOLUTE.fullmatch(target)
+    if match is None:
+        raise ClientError(
+            "Not a valid HTTP/1.1 request: what it asks for is neither a path nor an http:// URL.", code="invalid_http"
+        )
+    return match[1] or b"/"

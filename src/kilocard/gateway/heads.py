@@ -10,11 +10,11 @@ import re
 from http import HTTPStatus
 from typing import NamedTuple
 
-from kilocard.core.errors import ClientError
+from kilocard.core.errors import ClientError, HeaderTooLarge, UpstreamError
 
 #: what to do with a field; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11) for each line
 _KEEP, _DROP, _LENGTH, _REQUEST_ID, _EXPECT, _TYPE, _CONNECTION, _ENCODING, _CHUNKED = range(9)
-_BEARER, _API_KEY, _TIMEOUT, _TRACE, _RECEIPT = range(9, 14)
+_BEARER, _API_KEY, _TIMEOUT, _TRACE, _RECEIPT, _HOST = range(9, 15)
 
 #: RFC 9110 §7.6.1: fields of one connection, whichever way they go
 _HOP = {
@@ -35,10 +35,11 @@ _REQUEST = _HOP | {
     "accept": _KEEP,
     "accept-encoding": _DROP,
     "authorization": _BEARER,
+    "content-encoding": _ENCODING,
     "content-type": _TYPE,
     "expect": _EXPECT,
     "forwarded": _DROP,
-    "host": _DROP,
+    "host": _HOST,
     "traceparent": _TRACE,
     "user-agent": _KEEP,
     "x-api-key": _API_KEY,
@@ -102,23 +103,35 @@ class RequestHead(NamedTuple):
     traceparent: bytes | None = None
     #: the client wants to know how its request was routed
     receipt: bool = False
+    #: the body is compressed (content-encoding)
+    encoded: bool = False
 
 
-def read_request_head(raw: bytes) -> RequestHead:
-    """`raw`: a head that llhttp accepted, without its last two line ends. Raises ClientError for a lone line feed."""
+#: header lines of one request; others have 100 (Apache, h11), 128 (uvicorn's h11) or no bound (nginx)
+MAX_LINES = 256
+#: signs of RFC 3986's host and port (§3.2.2); anything else is read as a path or as a second name by somebody
+_HOST_FORM = re.compile(rb"(?:\[[0-9A-Za-z:.%]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]+)(?::[0-9]*)?")
+
+
+def read_request_head(raw: bytes, version: str = "1.1") -> RequestHead:
+    """`raw`: a head that llhttp accepted, without its last two line ends. Raises ClientError for what llhttp lets pass
+    and others refuse or read otherwise: no Host or two, a coding that is not just `chunked`, a lone line feed."""
     lines = raw.split(b"\r\n")
+    if len(lines) > MAX_LINES + 1:
+        raise HeaderTooLarge(f"The request has more than {MAX_LINES} header lines.")
     if raw.count(b"\n") != len(lines) - 1:  # llhttp refuses these too; the filter below depends on it
-        raise ClientError("Not a valid HTTP/1.1 request: a line ends without CR.", code="invalid_http")
+        raise _framing("a line ends without CR")
     keep = []
     request_id = length = named = authorization = api_key = timeout = trace = None
     kind = credentials = b""
-    chunked = expects = receipt = False
+    chunked = expects = receipt = encoded = False
+    hosts = 0
     do_of = _REQUEST_DO.get
     for line in lines[1:]:
         name = line[: line.find(b":")]
         do = do_of(name)
         if do is None:
-            do = do_of(name.lower(), _KEEP)
+            do = _rare(name.lower())
         if do == _KEEP:
             keep.append(line)
         elif do == _DROP:
@@ -130,8 +143,16 @@ def read_request_head(raw: bytes) -> RequestHead:
             length = int(line[len(name) + 1 :])
         elif do == _CONNECTION:
             named = _named(line[len(name) + 1 :], named)
+        elif do == _HOST:
+            hosts += 1
+            if not _HOST_FORM.fullmatch(line[len(name) + 1 :].strip(b" \t")):
+                raise _framing("what Host says is not a host")
         elif do == _CHUNKED:
+            _only_chunked(line[len(name) + 1 :], chunked, version)
             chunked = True
+        elif do == _ENCODING:
+            encoded = encoded or line[len(name) + 1 :].strip().lower() not in (b"", b"identity")
+            keep.append(line)
         elif do == _REQUEST_ID:
             request_id = line[len(name) + 1 :].strip()
         elif do == _EXPECT:
@@ -149,14 +170,39 @@ def read_request_head(raw: bytes) -> RequestHead:
             keep.append(line)
         elif do == _RECEIPT:
             receipt = line[len(name) + 1 :].strip() == b"1"
+    if hosts != 1 and (hosts or version == "1.1"):
+        raise _framing("there has to be one Host line")
     if named:
         keep = _without(keep, named)
         credentials = b"".join(line + b"\r\n" for line in _without(credentials.split(b"\r\n")[:-1], named))
     keep.append(b"")
     block = b"\r\n".join(keep)
     return RequestHead(
-        block, request_id, kind, length, chunked, expects, authorization, api_key, credentials, timeout, trace, receipt
-    )
+        block, request_id, kind, length, chunked, expects, authorization, api_key, credentials, timeout, trace, receipt,
+        encoded,
+    )  # fmt: skip
+
+
+def _rare(name: bytes) -> int:
+    """For a name in another spelling than the usual two. `content_length` and its like go no further: a CGI or WSGI
+    server takes them for the real ones."""
+    do = _REQUEST_DO.get(name)
+    if do is not None:
+        return do
+    return _KEEP if b"_" not in name or _REQUEST_DO.get(name.replace(b"_", b"-"), _KEEP) == _KEEP else _DROP
+
+
+def _framing(why: str) -> ClientError:
+    return ClientError(f"Not a valid HTTP/1.1 request: {why}.", code="invalid_http")
+
+
+def _only_chunked(value: bytes, again: bool, version: str) -> None:
+    """RFC 9112 §6.1: in HTTP/1.0 the framing is faulty; other codings, or `chunked` twice, are what requests are
+    smuggled with."""
+    if version != "1.1":
+        raise _framing("Transfer-Encoding is of HTTP/1.1")
+    if again or value.strip(b" \t").lower() != b"chunked":
+        raise _framing("the one Transfer-Encoding that is read here is 'chunked'")
 
 
 _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -193,7 +239,10 @@ class ResponseHead(NamedTuple):
 
 
 def read_response_head(raw: bytes, status: int) -> tuple[ResponseHead, int | None]:
-    """`raw`: a head that llhttp accepted, without its last two line ends. With it the Content-Length, if any."""
+    """`raw`: a head that llhttp accepted, without its last two line ends. With it the Content-Length, if any.
+
+    Raises UpstreamError for a coding that can't be undone.
+    """
     keep = []
     length = named = None
     kind = b""
@@ -217,6 +266,8 @@ def read_response_head(raw: bytes, status: int) -> tuple[ResponseHead, int | Non
             named = _named(line[len(name) + 1 :], named)
             close = close or b"close" in line[len(name) :].lower()
         elif do == _CHUNKED:
+            if chunked or line[len(name) + 1 :].strip(b" \t").lower() != b"chunked":
+                raise UpstreamError("the replica's answer has a Transfer-Encoding that is not 'chunked'")
             chunked = True
         elif do == _ENCODING:
             encoded = line[len(name) + 1 :].strip().lower() != b"identity"

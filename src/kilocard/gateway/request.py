@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kilocard.core.errors import ClientError
+from kilocard.core.errors import ClientError, UnsupportedMedia
 from kilocard.gateway.framing import Arrival
 from kilocard.gateway.routes import Route
 from kilocard.spec.model import Timeouts
@@ -44,6 +44,8 @@ class Inbound:
 
     def __init__(self, route: Route, arrival: Arrival, tenant: Tenant) -> None:
         """Raises ClientError where the body can't be read."""
+        if arrival.head.encoded:
+            raise UnsupportedMedia("Compressed bodies are not read here: send it without content-encoding.")
         body = arrival.body
         self.tenant = tenant
         self.route = route

@@ -18,6 +18,7 @@ from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
 from kilocard.gateway.certificates import Certificates
 from kilocard.gateway.config_status import export
+from kilocard.gateway.dead_peers import notice_dead_peers
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.limit_state import LimitMeters, Standings, standings
@@ -179,6 +180,7 @@ class Gateway:
             else:
                 loop = asyncio.get_running_loop()
                 for sock in self._seat.sockets:
+                    notice_dead_peers(sock, self.plane.timeouts.idle)
                     self._listeners.append(await loop.create_server(self._connection, sock=sock, backlog=BACKLOG))
         except BaseException:
             await self._close_parts()
@@ -202,6 +204,8 @@ class Gateway:
         except OSError as error:
             raise address_in_use(host, port, error) from error
         self._listeners.append(listener)
+        for sock in listener.sockets:
+            notice_dead_peers(sock, self.plane.timeouts.idle)
         self.port = listener.sockets[0].getsockname()[1]
         try:
             admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)

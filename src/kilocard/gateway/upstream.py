@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import httptools
 
+from kilocard.core.errors import UpstreamError
 from kilocard.dispatch.events import Fault
 from kilocard.gateway.heads import END, ResponseHead, read_response_head
 
@@ -60,7 +61,7 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_between", "_body", "_chunk_ended", "_complete", "_got_bytes", "_head", "_keep_alive", "_memo",
+        "_between", "_body", "_chunk_ended", "_complete", "_got_bytes", "_head", "_keep_alive", "_long", "_memo",
         "_need", "_parser", "_paused", "_pool", "_raw", "_reused", "idle_since", "receiver", "transport",
     )  # fmt: skip
 
@@ -78,6 +79,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._got_bytes = False
         self._reused = False
         self._paused = False
+        self._long = False  # the request's body may still be on its way when the answer comes
         self.idle_since = 0.0
         self.receiver: Receiver | None = None
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
@@ -92,6 +94,7 @@ class UpstreamConnection(asyncio.Protocol):
         if len(body) <= 65536:
             self.transport.write(head + body)
         else:  # one copy less for long prompts
+            self._long = True
             self.transport.writelines((head, body))
 
     def pause(self, paused: bool) -> None:
@@ -170,7 +173,11 @@ class UpstreamConnection(asyncio.Protocol):
             if status >= 200:
                 break
             raw = raw[end + 4 :]  # 1xx is interim: the real head follows
-        head, length = read_response_head(raw[:end], status)
+        try:
+            head, length = read_response_head(raw[:end], status)
+        except UpstreamError as error:
+            self._fail(error.message)
+            return b""
         if raw[:8] != b"HTTP/1.1":
             head = head._replace(close=True)
         rest = raw[end + 4 :]
@@ -191,7 +198,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._complete = False
         self._keep_alive = not head.close
         if head.status in (204, 304):
+            # No engine answers so. One that sends a body all the same would have it read as the next answer.
             self._need = 0
+            self._keep_alive = False
         elif head.chunked:
             self._parser = parser
             self._between = not rest
@@ -280,6 +289,12 @@ class UpstreamConnection(asyncio.Protocol):
         """The response is whole: the connection is free for another request, or closed."""
         self.receiver = self._parser = None
         self._between = False
+        if self._long:
+            self._long = False
+            if self.transport.get_write_buffer_size():
+                # It has answered before it had read all (a 413): what it makes of the rest is not known.
+                self._keep_alive = False
+                self.transport.abort()
         if self._keep_alive:
             self._reused = True
             if self._paused:

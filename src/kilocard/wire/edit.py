@@ -18,9 +18,18 @@ def edit(body: bytes, changes: Mapping[str, object]) -> bytes:
 
     `body` must be a JSON object (peek has checked it); duplicate keys collapse to the last, as engines read them.
     """
-    fields: dict[str, object] = dict(_decode(body))
+    fields: dict[str, object] = dict(_fields(body))
     fields.update(changes)
     return _encode(fields)
+
+
+def _fields(body: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _decode(body)
+    except msgspec.DecodeError:
+        # A key that is no UTF-8 (peek looks into no key but its own). Most engines will refuse it, and Go reads it as
+        # this: the sign for what could not be read.
+        return _decode(body.decode("utf-8", "replace").encode())
 
 
 def with_usage(body: bytes, has_options: bool) -> bytes:
@@ -30,7 +39,7 @@ def with_usage(body: bytes, has_options: bool) -> bytes:
         rest = body[start:]
         comma = b"" if rest.lstrip()[:1] == b"}" else b","
         return body[:start] + _INCLUDE_USAGE + comma + rest
-    raw = _decode(body)["stream_options"]
+    raw = _fields(body)["stream_options"]
     options: dict[str, object] = {}
     if bytes(raw) != b"null":
         try:

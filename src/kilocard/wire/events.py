@@ -104,8 +104,12 @@ def payload(event: bytes) -> bytes | None:
     return b"\n".join(lines) if lines else None
 
 
+#: no request has more tokens; a database has no room for any number
+_MOST = 10**12
+
+
 def _int(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= _MOST else None
 
 
 def _usage(raw: _Usage | None) -> Usage | None:
@@ -183,7 +187,13 @@ def body_usage(body: bytes) -> Usage | None:
         if raw is None:
             return None
         prompt, output = raw.prompt_tokens, raw.completion_tokens
-        if type(prompt) is int and type(output) is int and raw.prompt_tokens_details is None:
+        if (
+            type(prompt) is int
+            and type(output) is int
+            and 0 <= prompt <= _MOST
+            and 0 <= output <= _MOST
+            and raw.prompt_tokens_details is None
+        ):
             return Usage(prompt, output)  # the usual case
         return _usage(raw)
     except (msgspec.DecodeError, RecursionError):

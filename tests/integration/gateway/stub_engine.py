@@ -38,11 +38,11 @@ JSON_ANSWER = json.dumps(
 ).encode()
 
 
-def run(body: Coroutine[Any, Any, T]) -> T:
+def run(body: Coroutine[Any, Any, T], seconds: float = 20) -> T:
     """Run one test's coroutine on the gateway's own loop, with a limit of its own."""
 
     async def limited() -> T:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(seconds):
             return await body
 
     return uvloop.run(limited())

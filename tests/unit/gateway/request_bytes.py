@@ -12,6 +12,7 @@ from kilocard.gateway.framing import Arrival, RequestFramer
 
 MAX_HEAD = 2000
 MAX_BODY = 3000
+MAX_URL = 500
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Sent:
 
 
 def framer() -> RequestFramer:
-    return RequestFramer(MAX_HEAD, MAX_BODY)
+    return RequestFramer(MAX_HEAD, MAX_BODY, MAX_URL)
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -66,7 +67,6 @@ KEPT = [
 DROPPED = [  # an API key goes on by another way, see Inbound
     b"Authorization: Bearer k",
     b"X-Api-Key: k",
-    b"host: gateway",
     b"Connection: keep-alive",
     b"Keep-Alive: timeout=5",
     b"TE: trailers",
@@ -97,6 +97,7 @@ def counted(draw: st.DrawFn) -> Sent:
     lines = draw(st.permutations(KEPT + DROPPED))[: draw(st.integers(0, 16))]
     body = draw(bodies)
     raw_lines = list(lines)
+    raw_lines.insert(draw(st.integers(0, len(raw_lines))), b"Host: gateway")
     if body or draw(st.booleans()):
         spelling = draw(
             st.sampled_from([b"content-length: ", b"Content-Length: ", b"CONTENT-LENGTH:", b"Content-length: "])
@@ -117,7 +118,7 @@ def chunked(draw: st.DrawFn) -> Sent:
     for piece in pieces(body, draw(st.lists(st.integers(0, len(body)), max_size=5))):
         coded += b"%x%b\r\n%b\r\n" % (len(piece), draw(st.sampled_from([b"", b";x=y"])), piece)
     coded += b"0\r\n" + draw(st.sampled_from([b"", b"x-trailer: 1\r\n"])) + b"\r\n"
-    head = b"\r\n".join([b"POST %b HTTP/1.1" % target, *lines, b"Transfer-Encoding: chunked"])
+    head = b"\r\n".join([b"POST %b HTTP/1.1" % target, b"host:gateway", *lines, b"Transfer-Encoding: chunked"])
     forward = b"".join(line + b"\r\n" for line in lines)
     return Sent(head + b"\r\n\r\n" + coded, b"POST", path, query, forward, body)
 

@@ -8,7 +8,19 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from request_bytes import MAX_BODY, MAX_HEAD, Sent, chunked, counted, framer, odd_heads, outcome, pieces, refusal
+from request_bytes import (
+    MAX_BODY,
+    MAX_HEAD,
+    MAX_URL,
+    Sent,
+    chunked,
+    counted,
+    framer,
+    odd_heads,
+    outcome,
+    pieces,
+    refusal,
+)
 
 from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge
 from kilocard.gateway.framing import RequestFramer
@@ -270,7 +282,7 @@ def chunked_pieces(size: int, total: int) -> list[bytes]:
 def test_a_body_in_tiny_pieces_takes_about_its_own_size(read: Callable[[int, int], list[bytes]]) -> None:
     """What the gateway's account of buffered bytes says has to be about what is there: 32 MiB, not 900."""
     total = 100_000
-    one = RequestFramer(MAX_HEAD, total)
+    one = RequestFramer(MAX_HEAD, total, MAX_URL)
     reads = read(2, total)
     tracemalloc.start()
     try:

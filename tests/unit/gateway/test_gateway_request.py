@@ -32,7 +32,7 @@ FORM = b"/v1/audio/transcriptions"
 
 
 def inbound(body: bytes, path: bytes = CHAT, query: bytes = b"", *lines: bytes, keys_are_ours: bool = False) -> Inbound:
-    head = read_request_head(b"\r\n".join([b"POST / HTTP/1.1", *lines]))
+    head = read_request_head(b"\r\n".join([b"POST / HTTP/1.1", b"host: x", *lines]))
     return Inbound(
         INFERENCE[path],
         Arrival(b"POST", path, query, head, body, True, "1.1"),
@@ -62,9 +62,7 @@ FORM_TYPE = b"content-type: multipart/form-data; boundary=XX"
 
 def test_a_usual_request_passes_as_it_came() -> None:
     body = b'{ "model":"m", "temperature": 0.10, "messages":[] }'
-    lines, out = sent(
-        inbound(body, CHAT, b"?a=1", b"x-b: 2", b"Host: gateway", b"X-Request-Id: mine", b"content-length: 51")
-    )
+    lines, out = sent(inbound(body, CHAT, b"?a=1", b"x-b: 2", b"X-Request-Id: mine", b"content-length: 51"))
     assert out is body
     assert lines == [
         b"POST /v1/chat/completions?a=1 HTTP/1.1",

@@ -172,7 +172,8 @@ def responses(draw: st.DrawFn) -> Response:
     )
     raw = interim + b"\r\n".join([b"HTTP/%b %d Word" % (version, status), *lines]) + b"\r\n\r\n" + coded
     until_close = kind == "until close"
-    return Response(raw, status, body, until_close, not (closes or until_close or version == b"1.0"))
+    last = closes or until_close or version == b"1.0" or kind == "no body"
+    return Response(raw, status, body, until_close, not last)
 
 
 @settings(max_examples=200)
