@@ -32,25 +32,10 @@ class ClientConnection(asyncio.Protocol):
     """Server side of one connection. Requests are answered in their order, one exchange at a time."""
 
     __slots__ = (
-        "_closing",
-        "_framer",
-        "_in_turn",
-        "_lingering",
-        "_pace",
-        "_partial",
-        "_queue",
-        "_reading_paused",
-        "can_chunk",
-        "current",
-        "headers",
-        "keep_alive",
-        "paused",
-        "peer",
-        "plane",
-        "request_id",
-        "since",
+        "_closing", "_framer", "_in_turn", "_lingering", "_pace", "_partial", "_queue", "_reading_paused",
+        "can_chunk", "current", "headers", "keep_alive", "paused", "peer", "plane", "request_id", "since",
         "transport",
-    )
+    )  # fmt: skip
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
@@ -163,13 +148,12 @@ class ClientConnection(asyncio.Protocol):
             if self.current is None and not self._queue:
                 self._give_up(framer.refusal)
             return
-        if framer.in_head:
-            if began:
-                self.since = plane.clock()
-        else:
+        if began or not framer.in_head:
             self.since = plane.clock()
-            if began or not self._pace.running:
-                self._pace.begin(self.since)
+        if framer.in_head:
+            self._pace.running = False
+        elif began or not self._pace.running:
+            self._pace.begin(self.since)
         if framer.expects_continue and self.current is None and not self._queue:
             framer.expects_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -291,11 +275,9 @@ class ClientConnection(asyncio.Protocol):
         elif self._framer.in_message:
             framer = self._framer
             if waited > limits.client_idle:
-                self._give_up(
-                    RequestTimeout(f"The request was not complete after {limits.client_idle:g} s of waiting.")
-                )
+                self._give_up(RequestTimeout(f"The request was not complete after {limits.client_idle:g} s."))
             elif not framer.in_head and self._pace.too_slow(now, framer.body_bytes, limits, self.plane.timeouts.total):
-                self._give_up(RequestTimeout(f"The body comes with less than {limits.body_rate} bytes a second."))
+                self._give_up(RequestTimeout("The body comes too slowly (gateway.limits.body_rate)."))
         elif waited > limits.keep_alive or self.plane.draining:
             self._closing = True
             self.transport.close()

@@ -48,7 +48,7 @@ _LEAST_TEXT = 40
 
 
 class Exchange(ClientSide):
-    """Implements upstream.Receiver for the connection that carries it."""
+    """Implements receiver.Receiver for the connection that carries it."""
 
     __slots__ = (
         "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
@@ -196,7 +196,7 @@ class Exchange(ClientSide):
         """An attempt of it is under way, with or without content."""
         return self.phase in (WAITING, STREAMING)
 
-    # -- upstream.Receiver
+    # -- receiver.Receiver
 
     def on_head(self, head: ResponseHead, length: int | None) -> None:
         now = self.plane.clock()

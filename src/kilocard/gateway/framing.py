@@ -2,18 +2,18 @@
 
 llhttp judges every head (strictly) and takes chunked bodies apart; a body with Content-Length is counted here, so that
 the usual request costs one search and one copy. What llhttp lets pass and another reader may read in another way is
-refused here and in heads.py: docs/protection.md has the rules.
+refused as well: strict.py has the rules.
 """
 
 from __future__ import annotations
-
-import re
 
 import httptools
 import msgspec
 
 from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError, UrlTooLong
-from kilocard.gateway.heads import END, NEVER, RequestHead, around_length, read_request_head, remembered_body
+from kilocard.gateway import strict
+from kilocard.gateway.head_memo import END, NEVER, around_length, remembered_body
+from kilocard.gateway.heads import RequestHead, read_request_head
 
 #: requests that are taken apart in one go; what is behind them waits as bytes, which take less memory
 MAX_ARRIVALS = 16
@@ -21,8 +21,6 @@ MAX_ARRIVALS = 16
 _FRAMING_SHARE = 8
 #: longest method and version with the blanks between
 _AROUND_URL = 32
-#: RFC 3986 has fewer signs; these can't be read in two ways. No "#": a fragment is not for servers.
-_QUERY = re.compile(rb"[\x21\x22\x24-\x7e]*")
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -41,34 +39,11 @@ class RequestFramer:
     """`feed` fills `arrivals`; once `refusal` is set the connection is of no more use."""
 
     __slots__ = (
-        "_before",
-        "_behind",
-        "_body",
-        "_chunked",
-        "_coded",
-        "_complete",
-        "_head",
-        "_keep_alive",
-        "_max_body",
-        "_max_head",
-        "_max_url",
-        "_memo",
-        "_method",
-        "_need",
-        "_overrun",
-        "_parser",
-        "_path",
-        "_query",
-        "_raw",
-        "_url",
-        "_version",
-        "arrivals",
-        "body_bytes",
-        "expects_continue",
-        "in_message",
-        "pent",
+        "_before", "_behind", "_body", "_chunked", "_coded", "_complete", "_head", "_keep_alive", "_max_body",
+        "_max_head", "_max_url", "_memo", "_method", "_need", "_overrun", "_parser", "_path", "_query",
+        "_raw", "_url", "_version", "arrivals", "body_bytes", "expects_continue", "in_message", "pent",
         "refusal",
-    )
+    )  # fmt: skip
 
     def __init__(self, max_head: int, max_body: int, max_url: int) -> None:
         self.bound(max_head, max_body, max_url)
@@ -159,7 +134,7 @@ class RequestFramer:
             raise HeaderTooLarge(f"The request's head is larger than {self._max_head} bytes (gateway.limits.header).")
         if end < 0:
             if data.find(b"\n\n") >= 0 or data.find(b"\n\r\n") >= 0:
-                raise ClientError("Not a valid HTTP/1.1 request: a line ends without CR.", code="invalid_http")
+                raise strict.refused("a line ends without CR")
             if not data[:1].isalpha():
                 raise ClientError(
                     "Not an HTTP request (is this a TLS client? the gateway speaks plain HTTP here).",
@@ -195,24 +170,21 @@ class RequestFramer:
             parser.feed_data(data[: end + 4])
         except httptools.HttpParserUpgrade:
             if self._method == b"CONNECT":
-                raise ClientError("CONNECT is not supported.", code="invalid_http") from None
+                raise strict.refused("CONNECT is not supported") from None
             offer = True  # to speak another protocol; it may be declined by ignoring it
         except httptools.HttpParserError as error:
-            raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+            raise strict.refused(str(error)) from None
         if len(self._url) > self._max_url:
             self._url_too_long()
         if self._version not in ("1.1", "1.0"):
-            raise ClientError(f"HTTP/{self._version} is not spoken here: HTTP/1.1 is.", code="invalid_http")
+            raise strict.refused(f"HTTP/{self._version} is not spoken here")
         raw = data[:end]
         head = read_request_head(raw, self._version)
         if offer:
             self._decline(head.chunked)
         path, mark, query = self._url.partition(b"?")
-        if not _QUERY.fullmatch(query):
-            raise ClientError(
-                "The query has signs that have to be written as %XX (or a fragment, #).", code="invalid_http"
-            )
-        self._path = path if path[:1] == b"/" else _path_of(path)
+        strict.check_query(query)
+        self._path = path if path[:1] == b"/" else strict.path_of(path)
         self._query = mark + query
         around = around_length(raw)
         if around is not None and not head.chunked:
@@ -238,7 +210,7 @@ class RequestFramer:
                 self._parser.feed_data(data)
             except httptools.HttpParserError as error:
                 if not self._complete:
-                    raise ClientError(f"Not a valid HTTP/1.1 request: {error}", code="invalid_http") from None
+                    raise strict.refused(str(error)) from None
                 self._overrun = True
             if self.body_bytes > self._max_body:
                 self._too_large()
@@ -303,19 +275,3 @@ class RequestFramer:
 
     def on_message_complete(self) -> None:
         self._complete = True
-
-
-#: RFC 9112 §3.2.2; no user's name in it (RFC 9110 §4.2.4). What host it names makes no difference.
-_ABSOLUTE = re.compile(rb"(?i:https?)://[^/#@]+(/[^#]*)?")
-
-
-def _path_of(target: bytes) -> bytes:
-    """The path of a target, without its query, that does not begin with a slash."""
-    if target == b"*":
-        return target  # no route has its name
-    match = _ABSOLUTE.fullmatch(target)
-    if match is None:
-        raise ClientError(
-            "Not a valid HTTP/1.1 request: what it asks for is neither a path nor an http:// URL.", code="invalid_http"
-        )
-    return match[1] or b"/"

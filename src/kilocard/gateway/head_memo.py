@@ -1,8 +1,45 @@
-"""The last response head of a replica: its next one is mostly the same, and need not be judged again."""
+"""The last head of a peer: its next one is mostly the same, and need not be judged again (docs/decisions/0003)."""
 
 from __future__ import annotations
 
-from kilocard.gateway.heads import NEVER, ResponseHead, around_length, remembered_body
+from kilocard.gateway.heads import ResponseHead
+
+
+def around_length(raw: bytes) -> tuple[bytes, bytes] | None:
+    """What stands before and behind the digits of a head's Content-Length; None where it has no usual such line.
+
+    The heads of one peer are alike but for that number, so a head that was found good is remembered by these two
+    pieces: another one that is byte for byte the same around some digits needs no second judgement. A head with two
+    such lines is never found good, so neither piece holds another one.
+    """
+    for spelling in (b"\r\nContent-Length: ", b"\r\ncontent-length: "):
+        start = raw.find(spelling)
+        if start >= 0:
+            start += len(spelling)
+            end = raw.find(b"\r\n", start)
+            if end < 0:
+                end = len(raw)
+            # 15 digits: no sum of lengths can leave 64 bits
+            return (raw[:start], raw[end:]) if raw[start:end].isdigit() and end - start <= MAX_DIGITS else None
+    return None
+
+
+MAX_DIGITS = 15
+#: ends a head
+END = b"\r\n\r\n"
+#: no head begins with it: what `before` is while nothing is remembered
+NEVER = b"\x00"
+
+
+def remembered_body(data: bytes, before: bytes, behind: bytes) -> bytes | None:
+    """The body, if `data` (which starts with `before`) is one whole message with that head and nothing more."""
+    end = data.find(END, len(before))
+    edge = end - len(behind)
+    digits = data[len(before) : edge]
+    if end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
+        return None
+    body = data[end + 4 :]
+    return body if len(body) == int(digits) else None
 
 
 class HeadMemo:

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from kilocard.core.errors import ClientError, HeaderTooLarge, UpstreamError
+from kilocard.gateway import strict
 
 #: what to do with a field; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11) for each line
 _KEEP, _DROP, _LENGTH, _REQUEST_ID, _EXPECT, _TYPE, _CONNECTION, _ENCODING, _CHUNKED = range(9)
@@ -109,8 +110,6 @@ class RequestHead(NamedTuple):
 
 #: header lines of one request; others have 100 (Apache, h11), 128 (uvicorn's h11) or no bound (nginx)
 MAX_LINES = 256
-#: signs of RFC 3986's host and port (§3.2.2); anything else is read as a path or as a second name by somebody
-_HOST_FORM = re.compile(rb"(?:\[[0-9A-Za-z:.%]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]+)(?::[0-9]*)?")
 
 
 def read_request_head(raw: bytes, version: str = "1.1") -> RequestHead:
@@ -120,7 +119,7 @@ def read_request_head(raw: bytes, version: str = "1.1") -> RequestHead:
     if len(lines) > MAX_LINES + 1:
         raise HeaderTooLarge(f"The request has more than {MAX_LINES} header lines.")
     if raw.count(b"\n") != len(lines) - 1:  # llhttp refuses these too; the filter below depends on it
-        raise _framing("a line ends without CR")
+        raise strict.refused("a line ends without CR")
     keep = []
     request_id = length = named = authorization = api_key = timeout = trace = None
     kind = credentials = b""
@@ -145,10 +144,9 @@ def read_request_head(raw: bytes, version: str = "1.1") -> RequestHead:
             named = _named(line[len(name) + 1 :], named)
         elif do == _HOST:
             hosts += 1
-            if not _HOST_FORM.fullmatch(line[len(name) + 1 :].strip(b" \t")):
-                raise _framing("what Host says is not a host")
+            strict.check_host(line[len(name) + 1 :])
         elif do == _CHUNKED:
-            _only_chunked(line[len(name) + 1 :], chunked, version)
+            strict.only_chunked(line[len(name) + 1 :], chunked, version)
             chunked = True
         elif do == _ENCODING:
             encoded = encoded or line[len(name) + 1 :].strip().lower() not in (b"", b"identity")
@@ -171,7 +169,7 @@ def read_request_head(raw: bytes, version: str = "1.1") -> RequestHead:
         elif do == _RECEIPT:
             receipt = line[len(name) + 1 :].strip() == b"1"
     if hosts != 1 and (hosts or version == "1.1"):
-        raise _framing("there has to be one Host line")
+        raise strict.refused("there has to be one Host line")
     if named:
         keep = _without(keep, named)
         credentials = b"".join(line + b"\r\n" for line in _without(credentials.split(b"\r\n")[:-1], named))
@@ -190,19 +188,6 @@ def _rare(name: bytes) -> int:
     if do is not None:
         return do
     return _KEEP if b"_" not in name or _REQUEST_DO.get(name.replace(b"_", b"-"), _KEEP) == _KEEP else _DROP
-
-
-def _framing(why: str) -> ClientError:
-    return ClientError(f"Not a valid HTTP/1.1 request: {why}.", code="invalid_http")
-
-
-def _only_chunked(value: bytes, again: bool, version: str) -> None:
-    """RFC 9112 §6.1: in HTTP/1.0 the framing is faulty; other codings, or `chunked` twice, are what requests are
-    smuggled with."""
-    if version != "1.1":
-        raise _framing("Transfer-Encoding is of HTTP/1.1")
-    if again or value.strip(b" \t").lower() != b"chunked":
-        raise _framing("the one Transfer-Encoding that is read here is 'chunked'")
 
 
 _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -281,43 +266,6 @@ def read_response_head(raw: bytes, status: int) -> tuple[ResponseHead, int | Non
 
 
 _USUAL = frozenset({b"close", b"keep-alive", b"upgrade"})
-
-
-def around_length(raw: bytes) -> tuple[bytes, bytes] | None:
-    """What stands before and behind the digits of a head's Content-Length; None where it has no usual such line.
-
-    The heads of one peer are alike but for that number, so a head that was found good is remembered by these two
-    pieces: another one that is byte for byte the same around some digits needs no second judgement. A head with two
-    such lines is never found good, so neither piece holds another one.
-    """
-    for spelling in (b"\r\nContent-Length: ", b"\r\ncontent-length: "):
-        start = raw.find(spelling)
-        if start >= 0:
-            start += len(spelling)
-            end = raw.find(b"\r\n", start)
-            if end < 0:
-                end = len(raw)
-            # 15 digits: no sum of lengths can leave 64 bits
-            return (raw[:start], raw[end:]) if raw[start:end].isdigit() and end - start <= MAX_DIGITS else None
-    return None
-
-
-MAX_DIGITS = 15
-#: ends a head
-END = b"\r\n\r\n"
-#: no head begins with it: what `before` is while nothing is remembered
-NEVER = b"\x00"
-
-
-def remembered_body(data: bytes, before: bytes, behind: bytes) -> bytes | None:
-    """The body, if `data` (which starts with `before`) is one whole message with that head and nothing more."""
-    end = data.find(END, len(before))
-    edge = end - len(behind)
-    digits = data[len(before) : edge]
-    if end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
-        return None
-    body = data[end + 4 :]
-    return body if len(body) == int(digits) else None
 
 
 def _named(value: bytes, before: set[bytes] | None) -> set[bytes] | None:

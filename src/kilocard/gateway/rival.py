@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Rival:
-    """Implements upstream.Receiver."""
+    """Implements receiver.Receiver."""
 
     __slots__ = (
         "_exchange", "_gathered", "_head", "_length", "_relay", "_size", "_task", "alone", "connection", "send",
@@ -92,7 +92,7 @@ class Rival:
         head, body = exchange.inbound.for_replica(self.target, upstream_id)
         connection.start(self, head, body)
 
-    # -- upstream.Receiver
+    # -- receiver.Receiver
 
     def on_head(self, head: ResponseHead, length: int | None) -> None:
         self._head = head

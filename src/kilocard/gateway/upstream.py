@@ -7,15 +7,17 @@ it is repeated once on a fresh one and held against nobody (kserve#5446).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import httptools
 
 from kilocard.core.errors import UpstreamError
 from kilocard.dispatch.events import Fault
-from kilocard.gateway.heads import END, ResponseHead, read_response_head
+from kilocard.gateway.head_memo import END
+from kilocard.gateway.heads import ResponseHead, read_response_head
 
 if TYPE_CHECKING:
+    from kilocard.gateway.receiver import Receiver
     from kilocard.gateway.replica_connections import ReplicaConnections
 
 #: a response head larger than this is a fault of the replica
@@ -35,23 +37,6 @@ def _begins(whole: int) -> bytes:
 
 
 _BEGINS = tuple(_begins(whole) for whole in range(_MAX_CHUNK))
-
-
-class Receiver(Protocol):
-    """Who wants the response: the exchange that the connection carries."""
-
-    def on_head(self, head: ResponseHead, length: int | None) -> None: ...
-    def on_whole(self, head: ResponseHead, body: bytes) -> None:
-        """Head, data and completion in one, where the whole response came in one read."""
-
-    def on_data(self, data: bytes) -> None: ...
-    def on_chunk(self, chunk: bytes, start: int) -> None:
-        """on_data for `chunk[start:-2]`, as one whole chunk with its framing, which may be passed on as it is."""
-
-    def on_complete(self) -> None: ...
-    def on_fault(self, fault: Fault, detail: str) -> None: ...
-    def on_stale(self) -> None:
-        """A reused connection was closed before any byte of the response: repeat on a fresh one."""
 
 
 class UpstreamConnection(asyncio.Protocol):

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kilocard.core.errors import ClientError
-from kilocard.gateway.heads import around_length, read_request_head, read_response_head, status_line
+from kilocard.gateway.head_memo import around_length
+from kilocard.gateway.heads import read_request_head, read_response_head, status_line
 
 #: RFC 9110 §7.6.1, and what the next hop shall not have from a client
 NEVER_TO_A_REPLICA = [
