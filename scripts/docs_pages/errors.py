@@ -78,6 +78,7 @@ CLIENT = _client("""
 503 | hold_full | every replica is busy and `hold.max` requests wait that go first | try again later; add replicas
 503 | deadline_exceeded | every replica was busy until the request's own deadline | give it more time; add replicas
 503 | hold_timeout | every replica was busy for all of `hold.timeout` | try again later; add replicas
+503 | not_ready | every replica that was tried said that its model is still loading | `kilocard status`; its log
 503 | no_replica | no replica of the model exists, and none came within `hold.timeout` | `kilocard status`
 503 | buffers_full | all bodies together are over `gateway.limits.buffered` | try again; raise it
 503 | issuer_unavailable | the identity provider's keys are not known yet, or are being fetched | try again; the log

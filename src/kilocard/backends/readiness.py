@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from kilocard.backends.life_events import Health
 from kilocard.core.errors import UpstreamError, UpstreamTimeout
+from kilocard.engines.model_list import MODELS_PATH, missing_models
 
 #: seconds; only says "busy" when it passes, so it may be short
 PROBE_TIMEOUT = 5.0
-MODELS_PATH = "/v1/models"
 MAX_BYTES = 4 * 1024 * 1024
 
 
@@ -41,8 +41,8 @@ async def probe(get: Get, url: str, path: str, wanted: Iterable[str] = ()) -> tu
         return health, str(error)
     if answer.status != 200:
         return Health.NOT_READY, f"{path} answers {answer.status}{_saying(answer.body)}"
-    missing = set(wanted)
-    if not missing:
+    names = set(wanted)
+    if not names:
         return Health.READY, ""
     if path != MODELS_PATH:
         try:
@@ -51,27 +51,8 @@ async def probe(get: Get, url: str, path: str, wanted: Iterable[str] = ()) -> tu
             return Health.SLOW, f"no answer from {MODELS_PATH} within {PROBE_TIMEOUT:g} s"
         except UpstreamError as error:
             return Health.NOT_READY, str(error)
-    listed = models_listed(answer.body) if answer.status == 200 else None
-    if listed is None:
-        return Health.READY, ""
-    missing -= listed
-    if not missing:
-        return Health.READY, ""
-    have = ", ".join(sorted(listed)) or "nothing"
-    return Health.NOT_READY, f"{MODELS_PATH} lists {have}, not {', '.join(sorted(missing))}"
-
-
-def models_listed(body: bytes) -> set[str] | None:
-    """Names (and aliases) in an OpenAI model list; None where it is none. "name:latest" counts as "name" too."""
-    try:
-        page: Any = json.loads(body)
-        names = set()
-        for entry in page["data"]:
-            names.add(str(entry["id"]))
-            names.update(str(alias) for alias in entry.get("aliases") or ())
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
-    return names | {name.removesuffix(":latest") for name in names}
+    missing = missing_models(names, answer.status, answer.body)
+    return (Health.NOT_READY, missing) if missing else (Health.READY, "")
 
 
 def _saying(body: bytes) -> str:

@@ -40,6 +40,7 @@ from kilocard.core.clock import Clock
 from kilocard.core.errors import KilocardError
 from kilocard.core.replica import Endpoint, Found, Leaving, Lost
 from kilocard.engines.base import Engine, Launch, Placement
+from kilocard.engines.model_list import wanted_models
 from kilocard.spec.model import PoolSpec
 
 #: seconds between two probes before a replica is ready: often at first, since small engines start in 1–2 s
@@ -209,9 +210,7 @@ class Runner:
     async def _watch_health(self) -> None:
         engine, pool = self.plan.engine, self.plan.pool
         path = engine.readiness_path(pool)
-        wanted: set[str] = set()
-        if engine.capabilities.lists_models:
-            wanted = {engine.upstream_model(pool, name) for name in self.plan.served_names}
+        wanted = wanted_models(engine, pool, self.plan.served_names)
         began = self._clock()
         while True:
             url = self.url

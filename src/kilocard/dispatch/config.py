@@ -26,6 +26,6 @@ PROBE_TIMEOUT = 10.0
 #: pause before the only replica of a model is tried again after it reset the connection, doubled per attempt
 ONLY_REPLICA_PAUSE = 0.1
 #: Retry-After in seconds, by reason of the refusal
-RETRY_AFTER = {"hold_full": 2.0, "hold_timeout": 5.0, "deadline_exceeded": 5.0, "no_replica": 10.0}
+RETRY_AFTER = {"hold_full": 2.0, "hold_timeout": 5.0, "deadline_exceeded": 5.0, "no_replica": 10.0, "not_ready": 10.0}
 #: classes of requests, the first served first; `Arrived.priority` is the place in this list
 PRIORITIES = ("high", "normal", "low")

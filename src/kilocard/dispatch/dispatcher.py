@@ -9,7 +9,7 @@ from typing import Any
 from kilocard.dispatch import events as ev
 from kilocard.dispatch import isolation, refusals
 from kilocard.dispatch.config import PoolFacts
-from kilocard.dispatch.events import Event, Fault
+from kilocard.dispatch.events import UNPROCESSED, Event, Fault
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.health import State
 from kilocard.dispatch.hedging import Hedger
@@ -283,7 +283,7 @@ class Dispatcher:
         request.trial = False
         request.pending = True
         request.spent += 1
-        request.worked += fault is not Fault.CONNECT or bool(fingerprint)
+        request.worked += fault not in UNPROCESSED or bool(fingerprint)
         if replica.id not in request.tried:
             request.tried += (replica.id,)
         if request.hedge is not None:
@@ -305,7 +305,7 @@ class Dispatcher:
 
     def _tick(self, event: ev.Tick) -> Sequence[Instruction]:
         now = event.now
-        out: list[Instruction] = [Probe(id) for id in self.fleet.sweep(now)]
+        out: list[Instruction] = [Probe(id, token=self._replicas[id].health.hung) for id in self.fleet.sweep(now)]
         out += self.quarantine.tick(now)
         self._room.tick(now, self.fleet.queues, out)
         self._hedger.tick(now, out)

@@ -18,12 +18,20 @@ class Fault(Enum):
     """How an attempt on a replica failed. The value is the label in metrics."""
 
     CONNECT = "connect"  # refused, unreachable, or connect time-out
+    NOT_READY = "not_ready"  # the replica answered that its model can't serve yet
     RESET = "reset"  # connection lost before the response was whole
     STATUS = "status"  # the replica answered 5xx
     PROTOCOL = "protocol"  # what came back is not HTTP
     FIRST_TOKEN = "first_token_timeout"
     IDLE = "idle_timeout"  # nothing for too long between two tokens
     TOTAL = "total_timeout"  # the request's own deadline: says little about the replica
+
+
+#: after these nothing was done for the request, so another try is no more work for anybody; and the next request
+#: would fare no better there
+UNPROCESSED = frozenset({Fault.CONNECT, Fault.NOT_READY})
+#: no token came: an engine whose scheduler is dead answers its health page all the same
+HANGS = frozenset({Fault.FIRST_TOKEN, Fault.IDLE})
 
 
 class Arrived(NamedTuple):

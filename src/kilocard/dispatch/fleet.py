@@ -7,7 +7,7 @@ from random import Random
 
 from kilocard.core.load import LoadSample
 from kilocard.dispatch.config import PROBE_TIMEOUT, PoolFacts
-from kilocard.dispatch.events import Fault
+from kilocard.dispatch.events import HANGS, UNPROCESSED, Fault
 from kilocard.dispatch.health import OPEN, OUT, TRANSITIONS, Signal, State, may_be_out
 from kilocard.dispatch.layout import lay_out
 from kilocard.dispatch.overheat import judge, set_thresholds
@@ -220,8 +220,8 @@ class Fleet:
         health.failed(now)
         pool = replica.pool
         spec = pool.spec.eject
-        connect = fault is Fault.CONNECT
-        cause = "trial" if trial else health.verdict(spec, connect)
+        away = fault in UNPROCESSED
+        cause = "trial" if trial else health.verdict(spec, fault.value if away else None)
         replica.handicap = min(HANDICAP_MAX, HANDICAP * health.consecutive)
         if cause is None:
             return
@@ -229,13 +229,14 @@ class Fleet:
         if others_out + 1 <= may_be_out(pool.members, spec.max_share):
             health.back_off(now, spec, self._rng)
             self.shift(replica, Signal.EJECT)
-        elif connect or trial:
+        elif away or trial:
             health.rest(now)
             self.shift(replica, Signal.REST)
         else:
             self._stats.ejections["floor"] += 1
             return
         health.cause = f"{cause}: {fault.value}"
+        health.hung = fault in HANGS
         health.hearsay = False
         self._stats.ejections[cause] += 1
 
@@ -268,10 +269,10 @@ class Fleet:
                 set_thresholds(replica, replica.pool.spec.overheat)
                 changed = True
             health = replica.health
+            if replica.handicap and now - health.last_failure_at >= HANDICAP_SECONDS:
+                replica.handicap = 0.0  # a half-open one's too, or its trial would never come where others are idle
+                changed = True
             if health.state is ready:
-                if replica.handicap and now - health.last_failure_at >= HANDICAP_SECONDS:
-                    replica.handicap = 0.0
-                    changed = True
                 eject = replica.pool.spec.eject
                 health.rotate(now, eject.window)
                 if health.level:

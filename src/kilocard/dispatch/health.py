@@ -69,7 +69,7 @@ class Health:
     """State and failure counts of one replica. Times are seconds."""
 
     __slots__ = (
-        "_bad_before", "_ok_before", "_rotated_at", "bad", "cause", "consecutive", "failures", "hearsay",
+        "_bad_before", "_ok_before", "_rotated_at", "bad", "cause", "consecutive", "failures", "hearsay", "hung",
         "last_failure_at", "level", "ok", "ready_since", "state", "until",
     )  # fmt: skip
 
@@ -90,8 +90,9 @@ class Health:
         self.failures = 0
         self.last_failure_at = 0.0
         self.ready_since = now
-        #: why it left READY last, and whether only another worker saw it
+        #: why it left READY last, whether it had stopped making tokens, and whether only another worker saw it
         self.cause = ""
+        self.hung = False
         self.hearsay = False
 
     def failed(self, now: float) -> None:
@@ -100,10 +101,10 @@ class Health:
         self.bad += 1
         self.last_failure_at = now
 
-    def verdict(self, spec: EjectSpec, connect: bool) -> str | None:
-        """Why it should be ejected now, or None."""
-        if connect:
-            return "connect"
+    def verdict(self, spec: EjectSpec, at_once: str | None) -> str | None:
+        """Why it should be ejected now, or None. `at_once`: a fault for which one time is enough."""
+        if at_once is not None:
+            return at_once
         if self.consecutive >= spec.consecutive:
             return "consecutive"
         bad = self.bad + self._bad_before

@@ -48,6 +48,8 @@ class Probe(NamedTuple):
     replica: str
     #: ask only whether it lives
     liveness: bool = False
+    #: ask for one token too: it is out because none came, and a health page says nothing about that
+    token: bool = False
 
 
 class Drained(NamedTuple):

@@ -11,6 +11,9 @@ from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.stats import Stats
 from kilocard.routing.load import Peers
 
+#: how the causes end that mean that no token came
+_NO_TOKEN = tuple(fault.value for fault in ev.HANGS)
+
 
 def load(fleet: Fleet, replica: Replica, event: ev.PeerLoad) -> bool:
     """True: the replica can take requests and could not before."""
@@ -31,6 +34,7 @@ def ejected(fleet: Fleet, replica: Replica, event: ev.PeerEjected, rng: Random, 
     health.back_off(event.now, pool.spec.eject, rng)
     fleet.shift(replica, Signal.EJECT)
     health.cause = f"{event.cause} (another worker)"
+    health.hung = event.cause.endswith(_NO_TOKEN)
     health.hearsay = True
     stats.ejections["peer"] += 1
     fleet.relist(event.now, replica)

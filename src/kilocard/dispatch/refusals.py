@@ -22,6 +22,7 @@ TIMEOUTS = frozenset({Fault.FIRST_TOKEN, Fault.IDLE, Fault.TOTAL})
 
 WORDS = {
     Fault.CONNECT: "could not be reached",
+    Fault.NOT_READY: "is still loading its model",
     Fault.RESET: "closed the connection before its response was whole",
     Fault.STATUS: "answered with an error",
     Fault.PROTOCOL: "did not answer in HTTP",
@@ -71,9 +72,14 @@ def poison(conviction: Conviction, now: float) -> KilocardError:
 
 
 def upstream(fault: Fault, detail: str, attempts: int) -> KilocardError:
-    """502, or 504 for a time-out; the code is the fault's own name. Replica addresses stay inside."""
+    """502, 504 for a time-out, 503 for a model that is still loading; the code is the fault's own name.
+
+    Replica addresses stay inside.
+    """
     tries = "" if attempts <= 1 else f" ({attempts} attempts)"
     message = f"the replica {WORDS[fault]}{tries}"
+    if fault is Fault.NOT_READY:
+        return CapacityError(message, code=fault.value, retry_after=RETRY_AFTER[fault.value])
     error = UpstreamTimeout if fault in TIMEOUTS else UpstreamError
     result = error(message, code=fault.value)
     if detail:

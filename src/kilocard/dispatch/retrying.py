@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kilocard.dispatch.config import ONLY_REPLICA_PAUSE
-from kilocard.dispatch.events import Fault
+from kilocard.dispatch.events import UNPROCESSED, Fault
 from kilocard.dispatch.instructions import Instruction
 from kilocard.dispatch.placing import Placer
 from kilocard.dispatch.request import LiveRequest
@@ -29,7 +29,7 @@ class Retrier:
         mark = request.mark
         if mark is not None and mark.conviction is not None:
             return None
-        if fault is Fault.CONNECT and not untried and request.worked < model.spec.retry.attempts:
+        if fault in UNPROCESSED and not untried and request.worked < model.spec.retry.attempts:
             # Nobody is left who might take it: wait for whoever comes back. Each replica that refused a connection
             # is out or rests, so this can't spin; the hold's own deadline bounds it.
             request.tried = ()
@@ -38,7 +38,7 @@ class Retrier:
         if request.spent >= model.spec.retry.attempts:
             return None
         # A refused connection was no work for anybody: trying another replica multiplies nothing.
-        if fault is not Fault.CONNECT and not model.budget.take(now, len(self._requests)):
+        if fault not in UNPROCESSED and not model.budget.take(now, len(self._requests)):
             self._stats.retries_denied += 1
             return None
         if mark is not None and mark.awaits_verdict():

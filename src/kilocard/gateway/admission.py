@@ -1,8 +1,9 @@
 """The door for replicas that a source has found: let in once they answer.
 
 Discovery says where a replica is, not that it can serve: one that is loading refuses connections or says 503. Waiting
-for the first answer keeps /readyz honest and spares requests the first failures. Only the first answer is waited for;
-after that, using the replica tells how it is.
+for the first answer keeps /readyz honest and spares requests the first failures. Where the engine lists what it serves,
+the models have to be in that list: engines answer their health page before the model, or an adapter, is loaded. Only
+that is waited for; afterwards using the replica tells how it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 from kilocard.core.errors import UpstreamError
 from kilocard.core.replica import Change, Found
+from kilocard.engines.model_list import MODELS_PATH, missing_models, wanted_models
 from kilocard.engines.registry import engine
 from kilocard.net.client import fetch
 from kilocard.spec.model import ClusterSpec
@@ -71,9 +73,12 @@ class Admission:
     async def _wait(self, found: Found) -> None:
         replica, pool_name, url = found.endpoint
         pool = self.spec.pools[pool_name]
-        ask = url + engine(pool.engine).readiness_path(pool)
+        adapter = engine(pool.engine)
+        path = adapter.readiness_path(pool)
+        names = [model.name for model in self.spec.models.values() if pool_name in model.pools]
+        wanted = wanted_models(adapter, pool, names)
         asked = 0
-        while (why := await _why_not(ask)) is not None:
+        while why := await _why_not(url, path, wanted):
             if asked % SAY_AGAIN == 0:
                 log.warning("replica %s is not let in yet: %s", replica, why)
             asked += 1
@@ -83,10 +88,14 @@ class Admission:
         self._apply(found)
 
 
-async def _why_not(ask: str) -> str | None:
-    """None: it answers. Any answer will do but 503 and its kin, since not every server has a readiness page."""
+async def _why_not(url: str, path: str, wanted: set[str]) -> str:
+    """ "": it serves. Any answer will do but 503 and its kin, since not every server has a readiness page or a list."""
     try:
-        answer = await fetch(ask, timeout=PATIENCE)
+        answer = await fetch(url + path, timeout=PATIENCE)
+        if answer.status >= 500 and answer.status != 501:
+            return f"{url}{path} answers {answer.status}"
+        if wanted and path != MODELS_PATH:
+            answer = await fetch(url + MODELS_PATH, timeout=PATIENCE)
     except UpstreamError as error:
         return error.message
-    return f"{ask} answers {answer.status}" if answer.status >= 500 and answer.status != 501 else None
+    return missing_models(wanted, answer.status, answer.body)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.client_side import ClientSide
-from kilocard.gateway.gathering import MAX_GATHERED, RETRYABLE
+from kilocard.gateway.gathering import DOUBTFUL, MAX_GATHERED, RETRYABLE, declined
 from kilocard.gateway.heads import ResponseHead
 from kilocard.gateway.outcome import outcome
 from kilocard.gateway.phase import CONNECTING, DONE, HELD, RESERVING, STREAMING, WAITING
@@ -216,7 +216,7 @@ class Exchange(ClientSide):
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
         """The usual answer: whole, in one read."""
         status = head.status
-        if status in RETRYABLE or head.stream:
+        if status in DOUBTFUL or head.stream:
             upstream = self._upstream
             self.on_head(head, len(body))
             if body:
@@ -239,6 +239,10 @@ class Exchange(ClientSide):
         self._gathered = None
         if head.encoded:
             self.relay = None
+            if self._head_sent:  # as plain text
+                self.drop_upstream()
+                self.failed(Fault.PROTOCOL, None, "the replica's stream is compressed, and nobody asked for that")
+                return
         elif self.relay is None:
             self.relay = EventRelay(self.inbound.hide_usage)
         else:
@@ -246,6 +250,8 @@ class Exchange(ClientSide):
         self.plane.tell(Answered(now, self.id, head.status))
         if not self._head_sent:
             self._send_stream_head(self._head)
+            if head.encoded:  # the client has been told so: no other replica's stream can follow
+                self._first_content(now)
 
     def on_data(self, data: bytes) -> None:
         now = self.plane.clock()
@@ -312,11 +318,13 @@ class Exchange(ClientSide):
         self._upstream = None
         relay = self.relay
         assert self._head is not None
-        if self.status in RETRYABLE and self._gathered is not None:
+        if self.status in DOUBTFUL and self._gathered is not None:
             body = b"".join(self._gathered)
-            self._failed_answer = (self._head, body)
-            self.failed(Fault.STATUS, self.status, f"the replica answered {self.status}")
-            return
+            fault = declined(self.status, body)
+            if fault is not None:
+                self._failed_answer = (self._head, body) if fault is Fault.STATUS else None
+                self.failed(fault, self.status, f"the replica answered {self.status}")
+                return
         if relay is not None:
             rest = relay.finish()
             if not relay.content:

@@ -25,7 +25,7 @@ def suspected(exchange: Exchange, fault: Fault, status: int | None, send: Send |
     if fault is Fault.CONNECT:
         lost = send is not None and exchange.stale_send is send
     else:
-        lost = fault is Fault.RESET or (fault is Fault.STATUS and status != 429)
+        lost = fault is Fault.RESET or (fault is Fault.STATUS and status is not None and status >= 500)
     return fingerprint(exchange.inbound.model, exchange.inbound.body) if lost else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import UpstreamError
@@ -12,9 +13,13 @@ from kilocard.net.client import fetch
 
 if TYPE_CHECKING:
     from kilocard.gateway.plane import Plane
+    from kilocard.gateway.target import Target
 
-#: seconds for an answer
+_JSON = (("content-type", "application/json"),)
+
+#: seconds for a page, and for a token after it; together less than what the dispatcher waits (PROBE_TIMEOUT)
 TIMEOUT = 5.0
+TOKEN_TIMEOUT = 4.5
 
 
 class Probes:
@@ -34,7 +39,7 @@ class Probes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _probe(self, replica: str, liveness: bool) -> None:
+    async def _probe(self, replica: str, liveness: bool, token: bool) -> None:
         plane = self._plane
         target = plane.targets.get(replica)
         ok = False
@@ -43,6 +48,16 @@ class Probes:
                 page = target.liveness_path if liveness else target.readiness_path
                 answer = await fetch(target.endpoint.url + page, timeout=TIMEOUT)
                 ok = answer.status == 200 or (liveness and answer.status < 500)
+                if ok and token:
+                    ok = await _makes_a_token(target)
             except UpstreamError:
                 ok = False
         plane.tell(Probed(plane.clock(), replica, ok))
+
+
+async def _makes_a_token(target: Target) -> bool:
+    """The shortest completion there is. Engines without that route, or whose model completes nothing, say so: alive."""
+    body = json.dumps({"model": target.probe_model, "prompt": "1", "max_tokens": 1}).encode()
+    url = target.endpoint.url + "/v1/completions"
+    answer = await fetch(url, method="POST", headers=_JSON, body=body, timeout=TOKEN_TIMEOUT)
+    return answer.status < 500

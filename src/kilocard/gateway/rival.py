@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, UpstreamError
 from kilocard.dispatch.events import Failed, Fault, HedgeFailed, HedgeWon
-from kilocard.gateway.gathering import MAX_GATHERED, RETRYABLE
+from kilocard.gateway.gathering import MAX_GATHERED, RETRYABLE, declined
 from kilocard.gateway.phase import WAITING
 from kilocard.gateway.poison import suspected
 from kilocard.wire.relay import EventRelay
@@ -124,8 +124,8 @@ class Rival:
 
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
         self.connection = None
-        if head.status in RETRYABLE:
-            self._fail(Fault.STATUS, head.status, f"the replica answered {head.status}")
+        if (fault := declined(head.status, body)) is not None:
+            self._fail(fault, head.status, f"the replica answered {head.status}")
             return
         self._take_over()
         self._exchange.on_whole(head, body)
@@ -134,8 +134,9 @@ class Rival:
         self.connection = None
         head = self._head
         assert head is not None
-        if head.status in RETRYABLE:
-            self._fail(Fault.STATUS, head.status, f"the replica answered {head.status}")
+        fault = None if head.stream else declined(head.status, b"".join(self._gathered))
+        if fault is not None:
+            self._fail(fault, head.status, f"the replica answered {head.status}")
             return
         exchange = self._exchange
         self._win()

@@ -24,6 +24,8 @@ class Target:
     readiness_path: str
     liveness_path: str
     metrics_pages: tuple[MetricsPage, ...]
+    #: what to ask for to see whether it makes tokens
+    probe_model: str = ""
 
     @classmethod
     def at(cls, endpoint: Endpoint, spec: ClusterSpec, clock: Callable[[], float]) -> Target:
@@ -44,6 +46,7 @@ class Target:
             if pool.name in model.pools
         }
         self.model_names = {public: upstream for public, upstream in served.items() if public != upstream}
+        self.probe_model = next(iter(served.values()), "")
         self.stream_usage = engine.capabilities.stream_usage
         self.readiness_path = engine.readiness_path(pool)
         self.liveness_path = engine.liveness_path(pool)

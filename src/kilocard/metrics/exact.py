@@ -151,5 +151,5 @@ def _unquote(text: str, body: bytes) -> str:
     except ValueError:
         inner = None
     if not isinstance(inner, str):
-        raise NotExposition("a broken JSON string", body)
+        raise NotExposition("a broken JSON string (a fault of llama.cpp b7010 to b7100: upgrade it)", body)
     return inner

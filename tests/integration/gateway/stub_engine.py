@@ -140,6 +140,10 @@ class StubEngine:
         self.script = script
         self.asked: list[Asked] = []
         self.metrics: bytes | None = None
+        self.listed = b'{"object":"list","data":[{"id":"m"}]}'
+        #: GETs that were asked, and whether they are answered
+        self.pages_asked: list[str] = []
+        self.pages_hang = False
         self.port = 0
         self.open_connections = 0
         self.accepted = 0
@@ -196,12 +200,14 @@ class StubEngine:
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             if method == "GET":
+                self.pages_asked.append(target)
+                while self.pages_hang:
+                    await asyncio.sleep(0.02)
                 if target == "/metrics" and self.metrics is not None:
                     page = self.metrics
                     await wire.send(whole(page).replace(b"application/json", b"text/plain"))
                 else:
-                    listed = b'{"object":"list","data":[{"id":"m"}]}'
-                    await wire.send(whole(listed) if target != "/metrics" else whole(b"{}", "404 Not Found"))
+                    await wire.send(whole(self.listed) if target != "/metrics" else whole(b"{}", "404 Not Found"))
                 continue
             asked = Asked(method, target, headers, body, len(self.asked) + 1)
             self.asked.append(asked)

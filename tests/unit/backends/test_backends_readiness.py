@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from kilocard.backends.life_events import Health
-from kilocard.backends.readiness import models_listed, probe
+from kilocard.backends.readiness import probe
 from kilocard.core.errors import UpstreamError, UpstreamTimeout
+from kilocard.engines.model_list import models_listed
 from kilocard.net.client import Response
 
 LIST = json.dumps({"object": "list", "data": [{"id": "qwen", "aliases": ["qwen", "q"]}]}).encode()

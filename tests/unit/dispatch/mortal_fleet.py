@@ -138,7 +138,7 @@ class MortalFleet:
                     self.after(FIRST * self.rng.uniform(0.5, 1.5), lambda: self.first(request, attempt))
             case Refuse(request, error):
                 self.answer(request, error, 0.02)
-            case Probe(replica, _):
+            case Probe(replica):
                 self.after(0.002, lambda: self.tell(ev.Probed(self.now, replica, self.healthy(replica))))
             case Convicted(_, marked):
                 self.convicted.append(marked)

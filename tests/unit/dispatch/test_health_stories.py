@@ -72,6 +72,30 @@ def test_a_failed_trial_and_a_failed_probe_make_it_longer() -> None:
     assert 1.5 <= pauses[0] <= 2.5 and 3 <= pauses[1] <= 5 and 6 <= pauses[2] <= 10
 
 
+def test_the_trial_comes_even_where_nobody_is_busy() -> None:
+    """One request at a time: an idle healthy replica must not keep the half-open one from ever being tried."""
+    story = Story("a", "b", eject=QUICK)
+    eject(story, "b")
+    while not story.wait(0.1):
+        pass
+    story.tell(ev.Probed(story.now, "b", True))
+    for _ in range(100):
+        story.wait(0.1)
+        send = story.send()
+        story.tell(ev.FirstContent(story.now, send.request))
+        story.finish(send.request)
+    assert story.state("b") in ("slow_start", "ready")
+
+
+def test_who_hung_is_asked_for_a_token() -> None:
+    """gw-23: an API server answers its pages whose engine is dead."""
+    for fault, token in ((Fault.FIRST_TOKEN, True), (Fault.IDLE, True), (Fault.STATUS, False), (Fault.CONNECT, False)):
+        story = Story("a", "b", policy="round_robin", eject=EjectSpec(consecutive=1, backoff=2.0))
+        send = story.send()
+        story.fail(send.request, fault)
+        assert story.wait(2.6) == [Probe(send.replica, token=token)], fault
+
+
 def test_an_unanswered_probe_counts_as_failed() -> None:
     story = Story("a", "b", eject=QUICK)
     eject(story, "b")
