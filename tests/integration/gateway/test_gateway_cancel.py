@@ -16,24 +16,32 @@ def request(stream: bool) -> bytes:
     return b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
 
 
+async def head_only(asked: Asked, wire: Wire) -> None:
+    await wire.send(STREAM_HEAD)
+    await asked.gone.wait()
+
+
 async def streams(asked: Asked, wire: Wire) -> None:
     await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("x")))
     await asked.gone.wait()
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
-@pytest.mark.parametrize("phase", ["not_streaming", "before_first_token", "in_the_stream"])
+@pytest.mark.parametrize("phase", ["not_streaming", "before_the_head", "before_first_token", "in_the_stream"])
 def test_1_the_engine_sees_the_client_go_within_a_second(phase: str, how: str) -> None:
     """production-stack#634/#867/#1040, gw-07, gw-08."""
 
     async def story() -> None:
-        async with gateway_over(streams if phase == "in_the_stream" else hang) as setup:
+        script = {"before_first_token": head_only, "in_the_stream": streams}.get(phase, hang)
+        async with gateway_over(script) as setup:
             reader, writer = await setup.raw()
             writer.write(request(stream=phase != "not_streaming"))
             while not setup.engines[0].asked:
                 await asyncio.sleep(0.005)
             if phase == "in_the_stream":
                 await reader.readuntil(b"\n\n\r\n")
+            elif phase == "before_first_token":
+                await reader.readuntil(b"\r\n\r\n")
             if how == "close":
                 writer.close()
             elif how == "reset":
@@ -52,6 +60,8 @@ def test_1_the_engine_sees_the_client_go_within_a_second(phase: str, how: str) -
 
 
 def test_1_a_held_request_leaves_the_queue_without_ever_being_sent() -> None:
+    """gw-08: nobody listened for the end of a client that was still waiting its turn."""
+
     async def story() -> None:
         model = ModelSpec("m", {"p": 1}, hold=HoldSpec(10, 10.0))
         async with gateway_over(hang, model=model, max_in_flight=1) as setup:

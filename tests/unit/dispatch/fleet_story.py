@@ -20,10 +20,12 @@ UNKNOWN = PoolFacts()
 
 
 class Story:
-    def __init__(self, *replicas: str, facts: PoolFacts = UNKNOWN, seed: int = 1, **spec: object) -> None:
+    def __init__(
+        self, *replicas: str, facts: PoolFacts = UNKNOWN, seed: int = 1, scrape_interval: float = 1.0, **spec: object
+    ) -> None:
         self.model = replace(MODEL, **spec)  # type: ignore[arg-type]  # a test's own keywords
         pools = dict.fromkeys(self.model.pools, facts)
-        self.dispatcher = Dispatcher({"m": self.model}, pools, Random(seed))
+        self.dispatcher = Dispatcher({"m": self.model}, pools, Random(seed), scrape_interval=scrape_interval)
         self.now = 0.0
         self.count = 0
         #: everything said since the last `said()`

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilocard.wire.events import Usage, body_usage
-from kilocard.wire.relay import MAX_EVENT, EventRelay
+from kilocard.wire.relay import MAX_EVENT, MAX_PREAMBLE, EventRelay
 
 
 def event(**fields: object) -> bytes:
@@ -72,6 +72,17 @@ def test_the_preamble_waits_for_the_first_content() -> None:
     assert not relay.content
     assert relay.feed(HELLO) == ROLE + HELLO
     assert relay.content
+
+
+def test_gw_20_a_preamble_is_held_up_to_a_bound_and_then_it_is_content() -> None:
+    relay = EventRelay(hide_usage=False)
+    sent = b""
+    count = 0
+    while not relay.content:
+        sent += relay.feed(ROLE)
+        count += 1
+        assert len(ROLE) * count <= MAX_PREAMBLE + len(ROLE)
+    assert count > 1 and sent == ROLE * count, "nothing is lost, and from here on there is no other start"
 
 
 def test_a_second_replica_starts_anew_and_nothing_of_the_first_is_sent() -> None:
