@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 from shared_limits import Fleet, fleet, scope
 
 from kilocard.stores.redis_limits import RedisLimits
@@ -93,6 +94,20 @@ def test_the_scripts_are_made_known_again_when_somebody_flushes_them(server: Red
             three.settle()
             await three.until(lambda: three.kept(scope())["c"] == 0)
             assert all(gateway.status().up and not gateway.status().decided_alone for gateway in three.all)
+
+    asyncio.run(main())
+
+
+def test_22_every_key_ends_by_itself(server: RedisServer) -> None:
+    async def main() -> None:
+        async with fleet(server) as three:
+            await three.burst(scope(requests_per_minute=9, tokens_per_day=10**6, tokens_per_month=10**6), 30)
+            three.settle(50)
+            await three.until(lambda: three.kept(scope())["c"] == 0)
+            keys = server.call("KEYS", "*")
+            assert isinstance(keys, list) and len(keys) >= 6
+            ends = {key: server.call("TTL", key) for key in keys}  # type: ignore[arg-type, misc]
+            assert all(isinstance(end, int) and 0 < end <= 40 * 86_400 for end in ends.values()), ends
 
     asyncio.run(main())
 
@@ -183,6 +198,28 @@ def test_killed_and_restarted_under_load_with_its_memory(tmp_path: Path) -> None
             three.settle(7)
             spent = 7 * len(three.grants)
             await three.until(lambda: three.used(limited)[0] == 0 and three.used(limited).month == spent)
+
+    try:
+        asyncio.run(main())
+    finally:
+        server.crash()
+
+
+def test_what_ended_while_the_store_was_away_is_not_held_there(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path, aof=True)
+    server.start()
+
+    async def main() -> None:
+        limited = scope(concurrency=30)
+        async with fleet(server) as three:
+            assert await three.burst(limited, 30) == 30
+            server.crash()
+            await three.away()
+            three.settle(None)
+            server.start()
+            await three.shared()
+            assert three.kept(limited) == {"R": 0, "T": 0, "c": 0}
+            assert await three.burst(limited, 60) == 30
 
     try:
         asyncio.run(main())
@@ -331,6 +368,35 @@ def test_passwords_users_databases(
     finally:
         server.crash()
     assert password not in caplog.text.replace("WRONGPASS", "")
+
+
+def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    server = RedisServer(tmp_path)
+    files = ("--tls-cert-file", "server.pem", "--tls-key-file", "server.pem", "--tls-ca-cert-file", "ca.pem")
+    server = RedisServer(tmp_path, "--port", "0", "--tls-port", str(server.port), "--tls-auth-clients", "no", *files,
+                         port=server.port)  # fmt: skip
+    server.start()
+
+    async def main() -> None:
+        for options, works in (
+            (f"?ssl_ca_certs={tmp_path / 'ca.pem'}", True),
+            ("?ssl_cert_reqs=none", True),
+            ("", False),
+        ):
+            gateway = RedisLimits(f"rediss://localhost:{server.port}/0{options}")
+            await gateway.start()
+            assert gateway.status().up is works, gateway.status()
+            assert works or "certificate" in gateway.status().problem
+            await gateway.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        server.crash()
 
 
 def test_denials_say_that_the_store_is_away(server: RedisServer) -> None:

@@ -43,32 +43,44 @@ class Reserve(Waiting):
             limits.decide(self.id, self.ask, self.form, self.done)
 
     def lost(self, reason: str) -> None:
+        self.limits.doubt(self.form)
         self.limits.decide(self.id, self.ask, self.form, self.done)
 
 
 class Tell(Waiting):
     """Something happened here that the store has to know. Should it not arrive, the ledger has it."""
 
-    __slots__ = ("lease", "limits", "spent")
+    __slots__ = ("form", "limits")
 
-    def __init__(
-        self, command: bytes, until: float, limits: RedisLimits, lease: Lease[Form] | None, spent: int
-    ) -> None:
+    def __init__(self, command: bytes, until: float, limits: RedisLimits, form: Form) -> None:
         self.command = command
         self.until = until
         self.limits = limits
-        #: that ended; None: a request was let in
+        self.form = form
+
+    def answered(self, reply: Reply) -> None:
+        if type(reply) is not bytes or reply == b"J":
+            self.limits.refused(self, reply)
+
+    def lost(self, reason: str) -> None:
+        self.limits.doubt(self.form)
+
+
+class Settle(Tell):
+    """A request has ended and used `spent` tokens."""
+
+    __slots__ = ("lease", "spent")
+
+    def __init__(self, command: bytes, until: float, limits: RedisLimits, lease: Lease[Form], spent: int) -> None:
+        super().__init__(command, until, limits, lease.terms)
         self.lease = lease
         self.spent = spent
 
     def answered(self, reply: Reply) -> None:
-        if reply == b"S" and self.lease is not None:
+        if reply == b"S":
             self.limits.ledger.confirmed(self.lease, self.spent)
-        elif type(reply) is not bytes or reply == b"J":
-            self.limits.refused(self, reply)
-
-    def lost(self, reason: str) -> None:
-        return
+        else:
+            super().answered(reply)
 
 
 class Charge(Tell):
@@ -76,8 +88,8 @@ class Charge(Tell):
 
     __slots__ = ("id",)
 
-    def __init__(self, command: bytes, until: float, limits: RedisLimits, id: int) -> None:
-        super().__init__(command, until, limits, None, 0)
+    def __init__(self, command: bytes, until: float, limits: RedisLimits, form: Form, id: int) -> None:
+        super().__init__(command, until, limits, form)
         self.id = id
 
     def answered(self, reply: Reply) -> None:

@@ -178,11 +178,8 @@ class Keeper:
             scripts.declare(limits.gateway, self._session, entries[place : place + _AT_ONCE], second, limits.lasts)
             for place in range(0, len(entries), _AT_ONCE)
         ]
-        answers = await asyncio.gather(*[link.ask(chunk, PATIENCE) for chunk in chunks], return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            _words(answer, "S")
+        for chunk in chunks:
+            _words(await link.ask(chunk, PATIENCE), "S")
         limits.settling(link, said)
 
     async def _beat(self, link: RedisLink) -> None:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from kilocard.stores.redis_asked import GRANTED, Charge, Done, Reserve, Tell
+from kilocard.stores.redis_asked import GRANTED, Charge, Done, Reserve, Settle
 from kilocard.stores.redis_keeper import SILENT, Keeper
 from kilocard.stores.redis_link import RedisLink, Waiting
 from kilocard.stores.redis_scripts import Form, number
@@ -49,6 +49,9 @@ class State(Enum):
     SETTLING = "settling"
     #: decisions are made in the store
     SHARED = "shared"
+
+
+_SAYS_LATER = (State.AWAY, State.JOINING)
 
 
 class RedisLimits:
@@ -82,9 +85,11 @@ class RedisLimits:
         self._dates: Periods | None = None
         self._ids = itertools.count(1)
         self._link: RedisLink | None = None
-        self._session = 0
+        self.session = 0
         self._tail = number(0)
         self._alone = Alone()
+        #: scopes of which the store may have more than the ledger: an answer was lost, or an end was not told
+        self.unsure: set[tuple[str, str]] = set()
         #: to be told when the store knows how this gateway stands
         self._later: list[Waiting] = []
         #: the store's clock less ours, in seconds
@@ -109,7 +114,7 @@ class RedisLimits:
     # -- LimitStore
 
     def reserve(self, ask: Ask, now: float, done: Done) -> None:
-        form = self._form(ask)
+        form = self.form(ask)
         id = next(self._ids)
         link = self._link
         if self.state is not State.SHARED or link is None:
@@ -124,13 +129,15 @@ class RedisLimits:
         if lease is None:
             return  # settled before
         self._alone.settle(grant.id, tokens, now + self._ahead)
+        if self.state in _SAYS_LATER:
+            self.doubt(lease.terms)
         if self.state is State.AWAY:
             return
         back, spent = (1, 0) if tokens is None else (0, tokens)
         command = b"".join(
             (lease.terms.settle, number(lease.second), number(back), number(lease.tokens), number(spent), self._tail)
         )
-        self._tell(Tell(command, now + self.patience, self, lease, spent))
+        self._tell(Settle(command, now + self.patience, self, lease, spent))
 
     def used(self, scope: Scope, now: float, wall: float) -> Used:
         self.scopes[scope.key] = scope
@@ -179,8 +186,12 @@ class RedisLimits:
             self.ledger.take(id, form, answer.tokens, int(now))
             if self.state is not State.AWAY:
                 command = form.charge + number(answer.tokens) + self._tail
-                self._tell(Charge(command, clock + self.patience, self, id))
+                self._tell(Charge(command, clock + self.patience, self, form, id))
         done(answer)
+
+    def doubt(self, form: Form) -> None:
+        """What the store has of these scopes is not known."""
+        self.unsure.update(seat.entry.key for seat in form.seats)
 
     def refused(self, waiting: Waiting, reply: Reply) -> bool:
         """The store could not or would not. Is it final? If not, the command has been sent again."""
@@ -218,18 +229,24 @@ class RedisLimits:
         if self.state is State.SHARED:
             self._alone = Alone()
         self.state = State.JOINING
-        self._session = session
+        self.session = session
         self._tail = number(session)
 
     def statement(self) -> tuple[list[Entry], list[tuple[Part, int]]]:
         """All that has to be said, and what of budgets is confirmed when it has arrived. Whatever happens from now on
         is told afterwards."""
         self._later.clear()
-        entries = list(self.ledger.entries.values())
+        second = self.micros() // 1_000_000
+        entries = []
+        for entry in self.ledger.entries.values():
+            entry.turn(second)
+            if entry.speaks or entry.key in self.unsure:
+                entries.append(entry)
         return entries, [(part, part.settled) for entry in entries for part in entry.parts.values()]
 
     def settling(self, link: RedisLink, said: list[tuple[Part, int]]) -> None:
         """The store knows how this gateway stands."""
+        self.unsure.clear()
         for part, settled in said:
             part.known += settled - part.confirmed
             part.confirmed = settled
@@ -264,7 +281,7 @@ class RedisLimits:
             dates = self._dates = periods(wall)
         return dates
 
-    def _form(self, ask: Ask) -> Form:
+    def form(self, ask: Ask) -> Form:
         scopes = ask.scopes
         last = scopes[-1]
         dates = self.dates(ask.wall)

@@ -80,6 +80,11 @@ class Entry:
         self.requests.turn(second)
         self.tokens.turn(second)
 
+    @property
+    def speaks(self) -> bool:
+        """Is there anything to say of it?"""
+        return bool(self.in_flight or self.requests.total or self.tokens.total or self.parts)
+
     def part(self, period: str) -> Part:
         part = self.parts.get(period)
         if part is None:
