@@ -235,6 +235,8 @@ def test_budgets_outlive_a_store_without_memory(server: RedisServer) -> None:
             three.settle()
             for gateway in range(3):
                 await three.until(lambda gateway=gateway: three.used(limited, gateway).month == 3000)  # type: ignore[misc]
+            await three.all.pop().close()  # what it used, only the others know now
+            await three.shared()
             server.crash()
             await three.away()
             before = len(three.grants)
@@ -299,6 +301,32 @@ def test_flushed_in_mid_traffic_gateways_say_again_what_they_did(server: RedisSe
             assert len(three.grants) <= 300
             assert len(three.grants) + await three.burst(limited, 300) == 300
             assert three.kept(limited)["R"] == 300
+
+    asyncio.run(main())
+
+
+def test_who_is_back_first_waits_for_the_others(server: RedisServer) -> None:
+    """Else it would give them what they have given already."""
+
+    async def main() -> None:
+        limited = scope(requests_per_minute=300)
+        async with fleet(server, silent=5.0) as three:
+            first, *others = three.all
+            assert await three.burst(limited, 180) == 180
+            server.crash()
+            await three.away()
+            for slow in others:
+                slow.keeper._task.cancel()  # type: ignore[union-attr]
+            server.start()
+            await three.until(lambda: first.status().state == "settling")
+            for _ in range(300):
+                three.ask(first, limited)
+            assert len(three.grants) == 180 + 40
+            for slow in others:
+                await slow.keeper.start()
+            await three.shared()
+            assert three.kept(limited)["R"] == 220
+            assert await three.burst(limited, 300) == 80
 
     asyncio.run(main())
 

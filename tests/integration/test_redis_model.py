@@ -18,8 +18,6 @@ from kilocard.tenancy.periods import periods
 from kilocard.tenancy.shared import denied, granted, known_of
 from redis_server import Caller, RedisServer
 
-EVERYWHERE = Scope("t", "", TenantLimits(7, 60, 3, 300, 420))
-FOR_M = Scope("t", "m", TenantLimits(4, 40, 2, 250, None))
 #: two minutes before midnight, 29 November
 BEGIN = 1_795_996_680
 
@@ -80,17 +78,33 @@ def at(now: float, form: Form) -> Form:
     return form
 
 
-STEP = st.one_of(
-    st.tuples(st.just("wait"), st.floats(0, 30), st.just(0), st.just(False)),
-    st.tuples(st.just("ask"), st.integers(0, 25), st.integers(0, 20), st.booleans()),
-    st.tuples(st.just("ask"), st.integers(0, 25), st.integers(0, 20), st.booleans()),
-    st.tuples(st.just("settle"), st.none() | st.integers(0, 60), st.integers(0, 5), st.booleans()),
+def some(least: int, most: int) -> st.SearchStrategy[int | None]:
+    return st.none() | st.integers(least, most)
+
+
+#: one or two limits at a time, so that each is met
+LIMITS = st.one_of(
+    st.builds(TenantLimits, requests_per_minute=st.integers(1, 5), concurrency=some(2, 4)),
+    st.builds(TenantLimits, tokens_per_minute=st.integers(20, 60), tokens_per_day=some(60, 120)),
+    st.builds(TenantLimits, some(2, 7), some(30, 80), some(1, 5), some(60, 300), some(60, 400)),
 )
+STEP = st.one_of(
+    st.tuples(
+        st.just("wait"), st.sampled_from([0.5, 1, 9.25, 29.5, 30, 31, 59.999, 60, 61, 62, 200]) | st.floats(0, 30),
+        st.just(0), st.just(False),
+    ),
+    st.tuples(st.just("ask"), st.integers(0, 25), st.integers(0, 20), st.booleans()),
+    st.tuples(st.just("ask"), st.integers(0, 3), st.integers(0, 3), st.booleans()),
+    st.tuples(st.just("settle"), st.none() | st.integers(0, 60), st.integers(0, 5), st.booleans()),
+)  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(STEP, max_size=40))
-def test_the_script_and_the_book_say_the_same(redis: Caller, steps: list[tuple[str, object, int, bool]]) -> None:
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LIMITS, LIMITS, st.lists(STEP, min_size=10, max_size=40))
+def test_the_script_and_the_book_say_the_same(
+    redis: Caller, limits: TenantLimits, of_m: TenantLimits, steps: list[tuple[str, object, int, bool]]
+) -> None:
+    everywhere, for_m = Scope("t", "", limits), Scope("t", "m", of_m)
     store, book = Store(redis), Book()
     now = float(BEGIN)
     running: list[tuple[str, Grant, Grant]] = []
@@ -99,7 +113,7 @@ def test_the_script_and_the_book_say_the_same(redis: Caller, steps: list[tuple[s
         if what == "wait":
             now = round(now + float(amount), 3)  # type: ignore[arg-type]
         elif what == "ask":
-            ask = Ask((EVERYWHERE, FOR_M) if flag else (EVERYWHERE,), int(amount), more, more % 3 > 0, now, 60.0)  # type: ignore[call-overload]
+            ask = Ask((everywhere, for_m) if flag else (everywhere,), int(amount), more, more % 3 > 0, now, 60.0)  # type: ignore[call-overload]
             mine, theirs = store.ask(gateway, ask, now), book.decide(ask, now)
             same(mine, theirs)
             if isinstance(mine, Grant) and isinstance(theirs, Grant):
@@ -112,7 +126,7 @@ def test_the_script_and_the_book_say_the_same(redis: Caller, steps: list[tuple[s
                 book.settle(theirs, amount, now)  # type: ignore[arg-type]
             store.settle(gateway, mine.id, amount, now)  # type: ignore[arg-type]
             book.settle(theirs, amount, now)  # type: ignore[arg-type]
-    for scope in (EVERYWHERE, FOR_M):
+    for scope in (everywhere, for_m):
         key = f"{{kilocard}}:a:{scripts.scope_name(scope.key)}"
         assert int(redis("HGET", key, "c") or 0) == book.used(scope, now, now).in_flight  # type: ignore[arg-type]
         assert totals(redis, key) == slots(redis, key)
@@ -239,3 +253,25 @@ def test_14_whatever_was_lost_the_store_has_what_the_gateways_have(
     else:
         assert known.day_settled <= settled[0]
     assert redis("HGET", budget, "h" + scripts.scope_name(WIDE.key)) in {None, b"%d" % known.day_held}
+
+
+def test_15_commands_of_a_session_that_is_over_change_nothing(redis: Caller) -> None:
+    """They may have lain in a buffer while the store hung."""
+    store, dates = Store(redis), periods(BEGIN)
+    ledger = store.ledgers["one"]
+    form = Form((WIDE,), dates, (ledger.seat(WIDE, dates),), "one", 60.0)
+    assert redis.raw(scripts.begin("one", 2)) != b"J"
+    before = redis("HGETALL", f"{{kilocard}}:a:{scripts.scope_name(WIDE.key)}")
+    for late in (
+        form.reserve + number(5) + number(1),
+        form.charge + number(5) + number(1),
+        form.settle + b"".join(map(number, (BEGIN, 0, 5, 9, 1))),
+        scripts.declare("one", 1, [ledger.entry(WIDE.key)], BEGIN, 60.0),
+        scripts.beat("one", 1, 0, 5_000_000, 0, []),
+        scripts.leave("one", 1),
+        scripts.begin("one", 1),
+        scripts.begin("one", 2),
+    ):
+        assert redis.raw(late) == b"J"
+    assert redis("HGETALL", f"{{kilocard}}:a:{scripts.scope_name(WIDE.key)}") == before
+    assert redis.raw(form.reserve + number(5) + number(2)) != b"J"
