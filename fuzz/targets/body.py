@@ -7,13 +7,39 @@ from typing import Any
 
 import msgspec
 
+from fuzz.words import spelled, spelling
 from kilocard.core.errors import ClientError
 from kilocard.wire.edit import edit, with_usage
 from kilocard.wire.fingerprint import fingerprint
 from kilocard.wire.peek import peek, prompts
 from kilocard.wire.tokens import text_bytes
 
+_WORDS = (
+    b'"model"',
+    b'"m"',
+    b'"stream"',
+    b'"stream_options"',
+    b'"include_usage"',
+    b'"max_tokens"',
+    b'"n"',
+    b'"prompt"',
+    b'"x"',
+    b'"mod\\u0065l"',
+    b'"Model"',
+    b'"\\ud800"',
+    b'"\xff"',
+    b'"messages"',
+    b'"max_completion_tokens"',
+    b"1.50",
+    b"123456789012345678901234567890",
+    b"\n",
+    b"\xef\xbb\xbf",
+    b'"image":"data:;base64,AAAA"',
+)
 SEEDS = [
+    spelling(b'{"model":"m","stream":true,"stream_options":{"include_usage":false,"x":1.50}}', _WORDS),
+    spelling(b'{"stream_options":null,"prompt":["m",[0,1]],"model":"x","n":-2,"mod\\u0065l":"m"}', _WORDS),
+    spelling(b'{"messages":[{"x":"m"},{}],"max_tokens":1,"model":"m","x":{"\xff":null}}', _WORDS),
     b'{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"max_tokens":5}',
     b'{"model":"m","prompt":["a","b"],"n":2,"best_of":3,"stream_options":{"include_usage":false}}',
     b'{"model":"a","model":"b","mod\\u0065l":"c","stream":"true","max_completion_tokens":1e3}',
@@ -24,6 +50,7 @@ _read = msgspec.json.Decoder().decode
 
 
 def check(data: bytes) -> None:
+    data = spelled(data, _WORDS)
     text_bytes(data)
     try:
         seen = peek(data)

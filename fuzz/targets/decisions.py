@@ -14,9 +14,9 @@ from kilocard.spec.model import ModelSpec
 _SETUP = replay.Setup({"m": ModelSpec("m", {"p": 1})}, {"p": PoolFacts(4, None)}, 1, 1.0)
 _HEADER = json.dumps(replay.header(_SETUP, "0", 0.0)).encode() + b"\n"
 _LINES = (
-    b'[["ReplicaUp",1.0,"a","p"]]\n[["Arrived",2.0,1,"m",10,5,60.0,"","normal",1.0,""],["Send",1,"a","only one",1]]\n'
-    b'[["Answered",2.1,1,200]]\n[["FirstContent",2.2,1]]\n[["Finished",3.0,1,200,5]]\n[["Tick",4.0]]\n'
-    b'[["Scraped",4.0,"a",null]]\n[["Failed",5.0,2,"reset",null,"x",""]]\n[["ReplicaGone",6.0,"a"]]\n'
+    b'[["replica_up",1.0,"a","p"]]\n[["arrived",2.0,1,"m",10,5,60.0,"","normal",1.0,""],["send",1,"a","only one",1]]\n'
+    b'[["answered",2.1,1,200]]\n[["first_content",2.2,1]]\n[["finished",3.0,1,200,5]]\n[["tick",4.0]]\n'
+    b'[["scraped",4.0,"a",null]]\n[["failed",5.0,2,"reset",null,"x",""]]\n[["replica_gone",6.0,"a"]]\n'
 )
 SEEDS = [_LINES, b"\x01" + _HEADER + _LINES, b'\x01{"kilocard_decision_log": 1, "setup": {"table": [], "root": [0]}}\n']
 

@@ -258,3 +258,12 @@ def test_what_is_no_header_is_said(line: Any, why: str) -> None:
 def test_what_is_no_line_is_said(line: Any) -> None:
     with pytest.raises(UsageError, match="line 2"):
         check([header(SETUP, "test", 0.0), line])
+
+
+@pytest.mark.parametrize("line", [[["tick", "later"]], [["replica_up", 1.0, [], "p"]], [["scraped", 1.0, "a", [1, 2]]]])
+def test_a_damaged_line_is_named(line: list[Any]) -> None:
+    log = busy()
+    with pytest.raises(UsageError, match=rf"line {len(log.lines) + 1} is damaged"):
+        check([*log.lines, line])
+    with pytest.raises(UsageError):
+        what_if([*log.lines, line], "round_robin")

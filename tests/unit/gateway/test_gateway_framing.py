@@ -23,7 +23,7 @@ from request_bytes import (
 )
 
 from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge
-from kilocard.gateway.framing import RequestFramer
+from kilocard.gateway.framing import MAX_ARRIVALS, RequestFramer
 
 HEAD = b"POST /v1/a HTTP/1.1\r\nhost: x\r\n"
 
@@ -294,3 +294,47 @@ def test_a_body_in_tiny_pieces_takes_about_its_own_size(read: Callable[[int, int
     assert one.refusal is None and one.in_message
     assert one.body_bytes > total * 0.9
     assert held < 4 * total
+
+
+def test_very_many_requests_are_taken_apart_a_few_at_a_time() -> None:
+    """Taken apart, a request of 30 bytes takes 20 times its size."""
+    one = framer()
+    one.feed(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 100)
+    taken = 0
+    while one.arrivals:
+        assert len(one.arrivals) <= MAX_ARRIVALS
+        taken += len(one.arrivals)
+        one.arrivals.clear()
+        assert one.pent is (taken < 100)
+        one.feed(b"")
+    assert taken == 100
+    assert not one.in_message and not one.held
+
+
+@pytest.mark.parametrize("behind", [b"P", b"POST", b"\x00", HEAD])
+def test_what_follows_a_chunked_body_in_one_read_ends_the_connection(behind: bytes) -> None:
+    """llhttp does not say where the body ended, so what follows would be lost, or read from its middle on."""
+    one = framer()
+    one.feed(HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + behind)
+    (arrival,) = one.arrivals
+    assert arrival.body == b"{}" and not arrival.keep_alive
+    assert one.refusal is None
+
+
+def test_an_offer_of_another_protocol_before_a_chunked_body_is_declined() -> None:
+    """Java's HttpClient offers HTTP/2 with each request."""
+    one = framer()
+    offer = b"connection: upgrade\r\nupgrade: h2c\r\n"
+    for piece in (HEAD + offer + b"transfer-encoding: chunked\r\n\r\n2\r\n{", b"}\r\n0\r\n\r\n", request(b"[]")):
+        one.feed(piece)
+    assert [(a.method, a.path, a.body) for a in one.arrivals] == [
+        (b"POST", b"/v1/a", b"{}"),
+        (b"POST", b"/v1/a", b"[]"),
+    ]
+    assert one.refusal is None
+
+
+def test_lines_that_end_without_cr_are_refused_at_once() -> None:
+    one = framer()
+    one.feed(b"GET / HTTP/1.1\nhost: x\n\n")
+    assert refusal(one.refusal) == (ClientError, "invalid_http")

@@ -407,3 +407,17 @@ def test_a_closed_pool_keeps_nothing() -> None:
     assert wire_of(idle).closing and not wire_of(busy).closing
     busy.data_received(b"content-length: 2\r\n\r\n{}")
     assert got.end == "whole" and wire_of(busy).closing
+
+
+@pytest.mark.parametrize("raw", [b"\x16\x03\x01", b"HTTX", b"h", b"HTTP/1.1 100 Continue\r\n\r\nhello"])
+def test_what_cannot_become_a_head_is_not_waited_for(raw: bytes) -> None:
+    replica = Replica()
+    got = replica.ask(replica.connect(), raw)
+    assert (got.end, got.fault) == ("fault", Fault.PROTOCOL)
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity", b"chunked\r\ntransfer-encoding: chunked", b"x"])
+def test_a_coding_that_cannot_be_undone_is_a_fault(coding: bytes) -> None:
+    replica = Replica()
+    got = replica.ask(replica.connect(), b"HTTP/1.1 200 OK\r\ntransfer-encoding: " + coding + b"\r\n\r\n0\r\n\r\n")
+    assert (got.end, got.fault) == ("fault", Fault.PROTOCOL)

@@ -52,3 +52,37 @@ def test_any_value_is_found_back(value: bytes, before: bytes) -> None:
     body = form(mark, (b"file", before), (b"model", value))
     field = find(body, mark, b"model")
     assert field is not None and field.value == value
+
+
+def test_two_fields_of_one_name_are_refused() -> None:
+    """Some readers take the first, others the last: whichever was allowed, the other would be used."""
+    part = b'--B\r\nContent-Disposition: form-data; name="model"\r\n\r\n%b\r\n'
+    with pytest.raises(ClientError, match="more than one 'model'"):
+        find(part % b"a" + part % b"b" + b"--B--\r\n", b"B", b"model")
+
+
+def test_text_that_looks_like_a_delimiter_is_text() -> None:
+    body = (
+        b'--B\r\nContent-Disposition: form-data; name="file"\r\n\r\n'
+        b'\r\n--Bx\r\nContent-Disposition: form-data; name="model"\r\n\r\nforged\r\n'
+        b'--B \t\r\nContent-Disposition: form-data; name="model"\r\n\r\nreal\r\n--B--'
+    )
+    found = find(body, b"B", b"model")
+    assert found is not None and found.value == b"real"
+
+
+@pytest.mark.parametrize(
+    "disposition",
+    [b'form-data; filename="; name=model"; name="file"', b'form-data; filename="a\\"; name=model;"; name=x'],
+)
+def test_a_name_inside_quotes_is_no_name(disposition: bytes) -> None:
+    body = b"--B\r\nContent-Disposition: " + disposition + b"\r\n\r\nx\r\n--B--"
+    assert find(body, b"B", b"model") is None
+
+
+def test_an_empty_field_has_a_place_to_write_into() -> None:
+    body = b'--B\r\nContent-Disposition: form-data; name="model"\r\n\r\n\r\n--B--'
+    found = find(body, b"B", b"model")
+    assert found is not None and found.value == b""
+    again = find(body[: found.start] + b"m" + body[found.end :], b"B", b"model")
+    assert again is not None and again.value == b"m"

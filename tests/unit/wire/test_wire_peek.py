@@ -124,3 +124,11 @@ def test_usage_of_a_whole_body() -> None:
     usage = body_usage(b'{"choices":[1,2],"usage":{"prompt_tokens":3,"completion_tokens":4}}')
     assert usage is not None and (usage.prompt, usage.output) == (3, 4)
     assert body_usage(b"[]") is None and body_usage(b'{"usage":null}') is None
+
+
+@pytest.mark.parametrize("body", [b'{"model":"m","k\xff":1}', b'{"\xc3(":{"a":1},"model":"m","stream_options":{}}'])
+def test_keys_that_are_no_utf8_do_not_stop_an_edit(body: bytes) -> None:
+    """peek looks into no key but its own; the edit comes later, where nobody expects an error."""
+    peek(body)
+    assert peek(edit(body, {"model": "x"})).model == "x"
+    assert peek(with_usage(body, b"stream_options" in body)).wants_usage

@@ -195,3 +195,11 @@ def test_anthropics_input_tokens_leave_out_the_cache_and_openais_do_not() -> Non
     relay.feed(event(type="content_block_delta", delta={"text": "x"}))
     relay.feed(event(type="message_delta", delta={}, usage={"output_tokens": 3}))
     assert relay.usage == Usage(95, 3, 80)
+
+
+@pytest.mark.parametrize("count", [-1, -(10**30), 10**30, 1.5, True, "7"])
+def test_counts_of_tokens_that_cannot_be_are_no_counts(count: object) -> None:
+    """A negative one would give a tenant tokens back; a database has no room for the largest."""
+    body = json.dumps({"usage": {"prompt_tokens": 3, "completion_tokens": count}}).encode()
+    usage = body_usage(body)
+    assert usage is None or usage.output is None
