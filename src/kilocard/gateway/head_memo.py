@@ -35,8 +35,10 @@ def remembered_body(data: bytes, before: bytes, behind: bytes) -> bytes | None:
     """The body, if `data` (which starts with `before`) is one whole message with that head and nothing more."""
     end = data.find(END, len(before))
     edge = end - len(behind)
+    if edge < len(before):  # no end, or the two pieces overlap
+        return None
     digits = data[len(before) : edge]
-    if end < 0 or not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
+    if not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
         return None
     body = data[end + 4 :]
     return body if len(body) == int(digits) else None
