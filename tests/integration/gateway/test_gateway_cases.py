@@ -346,3 +346,65 @@ def test_mt_11_a_scanners_paths_are_counted_under_one_code() -> None:
             assert len(text) < 64 * 1024
 
     run(story())
+
+
+def test_43_no_hidden_cap_on_connections() -> None:
+    """production-stack#767: 100 connections, the default of an HTTP library, were the cap of a whole gateway."""
+
+    async def story() -> None:
+        all_here = asyncio.Event()
+        here = 0
+
+        async def waits_for_all(asked: Asked, wire: Wire) -> None:
+            nonlocal here
+            here += 1
+            if here == 300:
+                all_here.set()
+            await asyncio.wait_for(all_here.wait(), 10)
+            await answer(asked, wire)
+
+        async with gateway_over(waits_for_all) as setup:
+            responses = await asyncio.gather(*(setup.chat(stream=True) for _ in range(300)))
+            assert {response.status for response in responses} == {200}
+
+    run(story())
+
+
+def test_43_the_time_to_the_first_token_is_that_of_the_first() -> None:
+    """aibrix#2481: it was taken from the last chunk."""
+
+    async def long(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD)
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            await wire.send(chunk(delta("x")))
+            await asyncio.sleep(0.05)
+        await wire.send(chunk(DONE) + END)
+
+    async def story() -> None:
+        async with gateway_over(long) as setup:
+            await setup.chat(stream=True)
+            page = parse(setup.gateway.plane.telemetry.registry.render())
+            (seconds,) = (
+                one.value
+                for one in page.samples
+                if one.name == "kilocard_time_to_first_token_seconds_sum" and one.labels["model"] == "m"
+            )
+            assert 0.1 <= seconds < 0.6
+
+    run(story())
+
+
+def test_43_tokens_of_a_message_can_be_counted() -> None:
+    """otari#124: 404, and agents stopped."""
+
+    async def counts(asked: Asked, wire: Wire) -> None:
+        assert asked.target == "/v1/messages/count_tokens"
+        await wire.send(whole(b'{"input_tokens":14}'))
+
+    async def story() -> None:
+        async with gateway_over(counts) as setup:
+            response = await setup.post({"model": "m", "messages": []}, "/v1/messages/count_tokens")
+            assert (response.status, response.body) == (200, b'{"input_tokens":14}')
+
+    run(story())
