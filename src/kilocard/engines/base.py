@@ -32,6 +32,8 @@ class Capabilities:
     default_model: bool = False
     #: /v1/models lists exactly what it serves: ready then also means that `upstream_model` is in that list
     lists_models: bool = False
+    #: reads keys of a JSON body in any case (Go's encoding/json): "Model" is "model" to it
+    keys_in_any_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Ollama:
         needs_gpu=False,
         launchable=True,
         lists_models=True,
+        keys_in_any_case=True,
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:

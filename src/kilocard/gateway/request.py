@@ -114,6 +114,8 @@ class Inbound:
     def for_replica(self, target: Target, upstream_id: bytes) -> tuple[bytes, bytes]:
         """Head and body for one replica: its name for the model, usage asked for, our own request id."""
         body = self.body
+        if target.keys_in_any_case and not self.route.multipart:
+            body = edit.one_spelling(body)
         names = target.model_names
         name = names.get(self.model, self.model) if names else self.model
         if name != self.named:

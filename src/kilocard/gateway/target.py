@@ -24,6 +24,8 @@ class Target:
     readiness_path: str
     liveness_path: str
     metrics_pages: tuple[MetricsPage, ...]
+    #: "Model" is "model" to its engine
+    keys_in_any_case: bool = False
     #: what to ask for to see whether it makes tokens
     probe_model: str = ""
 
@@ -48,6 +50,7 @@ class Target:
         self.model_names = {public: upstream for public, upstream in served.items() if public != upstream}
         self.probe_model = next(iter(served.values()), "")
         self.stream_usage = engine.capabilities.stream_usage
+        self.keys_in_any_case = engine.capabilities.keys_in_any_case
         self.readiness_path = engine.readiness_path(pool)
         self.liveness_path = engine.liveness_path(pool)
         self.metrics_pages = engine.metrics_pages(pool)

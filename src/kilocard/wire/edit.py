@@ -23,6 +23,20 @@ def edit(body: bytes, changes: Mapping[str, object]) -> bytes:
     return _encode(fields)
 
 
+def one_spelling(body: bytes) -> bytes:
+    """Without keys that are one of the gateway's own in other letters: for an engine that reads `Model` as `model` and
+    takes the last, another model than the one that was allowed."""
+    fields = _fields(body)
+    kept = {key: value for key, value in fields.items() if key in _OURS or key.casefold() not in _OURS}
+    return body if len(kept) == len(fields) else _encode(kept)
+
+
+#: keys that the gateway decides by
+_OURS = frozenset(
+    {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of"}
+)
+
+
 def _fields(body: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _decode(body)

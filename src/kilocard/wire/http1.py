@@ -177,6 +177,12 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         message = self._message
         message.head_done = True
+        version = message.version or self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            self._refuse(ClientError(f"HTTP/{version} is not spoken here", code="bad_framing"))
+        coding = message.headers.get("transfer-encoding")
+        if coding is not None and (coding.lower() != "chunked" or version != "1.1"):
+            self._refuse(ClientError("a Transfer-Encoding that is not 'chunked'", code="bad_framing"))
         length = message.headers.get("content-length")
         if length is not None and int(length) > self.max_body_bytes:
             self._refuse(self._body_too_large())
@@ -193,6 +199,8 @@ class RequestReader:
         message.body.append(data)
 
     def on_message_complete(self) -> None:
+        if self.ended:  # what follows the last request is no request, also where llhttp has not heard that it was
+            return
         message = self._message
         parser = self._parser
         method = message.method or parser.get_method().decode("latin-1")

@@ -24,6 +24,7 @@ class Target:
 
     model_names: dict[str, str] = field(default_factory=dict)
     stream_usage: bool = True
+    keys_in_any_case: bool = False
     connections: ReplicaConnections = field(default_factory=lambda: ReplicaConnections("http://10.0.0.1:8000", float))
 
 
@@ -233,3 +234,14 @@ def test_noise_is_refused_or_passed(noise: bytes) -> None:
         except ClientError:
             continue
         sent(one)
+
+
+def test_a_model_in_other_letters_does_not_reach_an_engine_that_reads_it() -> None:
+    """Go's JSON reader takes the last of "model" and "Model": the tenant was allowed the first."""
+    body = '{"model":"m","Model":"other","messages":[{"Model":"text"}],"MODEL":1,"\u017ftream":true}'.encode()
+    _, out = sent(inbound(body), keys_in_any_case=True)
+    assert json.loads(out) == {"model": "m", "messages": [{"Model": "text"}]}
+    _, out = sent(inbound(body))
+    assert out is body
+    usual = b'{"model": "m"}'
+    assert sent(inbound(usual), keys_in_any_case=True)[1] is usual

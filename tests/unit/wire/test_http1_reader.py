@@ -183,3 +183,30 @@ def test_a_response_head() -> None:
 def test_chunks() -> None:
     assert chunk(b"x" * 26) == b"1a\r\n" + b"x" * 26 + b"\r\n"
     assert chunk(b"") == b""
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1\r\nconnection: close"])
+def test_nothing_follows_the_last_request(version: str) -> None:
+    """Also behind an offer of another protocol, whose body is read by a parser that has not seen the head."""
+    head = (
+        f"POST /a {version}\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\nhi".encode()
+    )
+    reader = RequestReader()
+    requests = reader.feed(head + b"GET /hidden HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert [request.path for request in requests] == ["/a"]
+    assert reader.ended
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET / HTTP/0.9\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/2.0\r\nhost: x\r\n\r\n",
+        b"POST / HTTP/1.0\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_versions_and_codings_that_are_not_read_here(raw: bytes) -> None:
+    with pytest.raises(ClientError):
+        RequestReader().feed(raw)
