@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.client_side import ClientSide
+from kilocard.gateway.ends import Ends
 from kilocard.gateway.gathering import DOUBTFUL, MAX_GATHERED, RETRYABLE, declined
 from kilocard.gateway.heads import ResponseHead
 from kilocard.gateway.outcome import outcome
@@ -51,7 +52,7 @@ class Exchange(ClientSide):
     """Implements receiver.Receiver for the connection that carries it."""
 
     __slots__ = (
-        "_clock", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
+        "_clock", "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
         "_pass_on", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "events", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",
@@ -106,6 +107,7 @@ class Exchange(ClientSide):
         #: pieces of a body that is not passed on yet; None: bytes go straight to the client
         self._gathered: list[bytes] | None = None
         self._gathered_bytes = 0
+        self._ends: Ends | None = None
         self._last_fault: Fault | None = None
         #: a 5xx answer is kept: if nobody does better, the client gets the engine's own words
         self._failed_answer: tuple[ResponseHead, bytes] | None = None
@@ -273,6 +275,8 @@ class Exchange(ClientSide):
                 self._pace.observe(now - self.last_at)
         elif self.phase == WAITING:
             self._first_content(now)
+        elif self._ends is not None:
+            self._ends.see(data)
         self.last_at = now
         if relay is not None and self._chunked:
             self._pass_on = self.client.transport.write if relay.steady else None
@@ -341,6 +345,7 @@ class Exchange(ClientSide):
             self._answer(self._head, body)
             self._complete(failed=False)
         else:
+            self.usage = None if self._ends is None else self._ends.usage()
             self._end_body()
             self._complete(failed=False)
 
@@ -364,19 +369,15 @@ class Exchange(ClientSide):
         self.drop_upstream()
         self._drop_rival()
         relay = self.relay
-        now = self.plane.clock()
         reserving = self.phase == RESERVING
         self.phase = DONE
         if relay is not None:
             self.usage = relay.usage
             if relay.done:  # it had all that it came for, only not the end of the framing
-                self.plane.tell(
-                    Finished(now, self.id, self.status, None if relay.usage is None else relay.usage.output)
-                )
-                self._end("ok")
+                self._complete(failed=False)
                 return
         if not reserving:  # else the dispatcher does not know of it
-            self.plane.tell(Abandoned(now, self.id))
+            self.plane.tell(Abandoned(self.plane.clock(), self.id))
         self._end("client_gone")
 
     def client_paused(self, paused: bool) -> None:
@@ -443,7 +444,9 @@ class Exchange(ClientSide):
         self.plane.tell(Answered(now, self.id, self.status))
         self._first_content(now)  # status and length are out: there is no way back
         if gathered:
-            self._write(b"".join(gathered))
+            body = b"".join(gathered)
+            self._ends = Ends(body)
+            self._write(body)
 
     def failed(self, fault: Fault, status: int | None, detail: str) -> None:
         if self.rival is not None and not self.rival.alone and fault is not Fault.TOTAL:

@@ -198,3 +198,15 @@ def body_usage(body: bytes) -> Usage | None:
         return _usage(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+#: a quote inside JSON text is escaped, so this is a key; its object may hold one more level
+_USAGE = re.compile(rb'"usage"\s*:\s*\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}')
+
+
+def part_usage(part: bytes) -> Usage | None:
+    """Usage that stands whole in a part of a response body; the last one, if there are several."""
+    found = None
+    for match in _USAGE.finditer(part):
+        found = body_usage(b"{%b}" % match[0]) or found
+    return found

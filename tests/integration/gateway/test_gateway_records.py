@@ -23,6 +23,7 @@ from stub_engine import (
     gateway_over,
     hang,
     run,
+    whole,
 )  # fmt: skip
 
 from kilocard.gateway.recorder import Recorder
@@ -63,12 +64,12 @@ def test_a_request_that_went_well() -> None:
                 await setup.post({"model": "m", "stream": stream}, headers=[*KEY, ("x-request-id", "mine")])
             await setup.settles()
             assert ledger == log and len(log) == 2
-            whole, stream_ = log
-            assert (whole.tenant, whole.model, whole.pool, whole.replica) == ("team-a", "m", "p", "p/0")
-            assert (whole.outcome, whole.status, whole.code, whole.attempts) == ("ok", 200, "", 1)
-            assert whole.request_id.startswith(b"kc-") and whole.client_id == b"mine"
-            assert whole.peer is not None and whole.peer[0] == "127.0.0.1"
-            assert not whole.streamed and whole.first_at == 0.0
+            plain, stream_ = log
+            assert (plain.tenant, plain.model, plain.pool, plain.replica) == ("team-a", "m", "p", "p/0")
+            assert (plain.outcome, plain.status, plain.code, plain.attempts) == ("ok", 200, "", 1)
+            assert plain.request_id.startswith(b"kc-") and plain.client_id == b"mine"
+            assert plain.peer is not None and plain.peer[0] == "127.0.0.1"
+            assert not plain.streamed and plain.first_at == 0.0
             assert stream_.streamed and stream_.started < stream_.first_at <= stream_.ended
             assert not stream_.tokens.estimated and stream_.tokens.output > 0
 
@@ -116,6 +117,25 @@ def test_a_failure_says_which_and_costs_nothing(script: Script, outcome: str) ->
             assert one.code == json.loads(response.body)["error"]["code"]
             assert one.attempts >= 1 and one.pool == "p"
             assert one.tokens is NOTHING
+
+    run(story())
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["usage last", "usage first"])
+def test_an_answer_that_is_too_large_to_be_gathered_is_charged_too(first: bool) -> None:
+    """A batch of embeddings is soon more than 1 MiB."""
+    numbers = b'"data":[' + b"0.125," * 300_000 + b"0]"
+    usage = b'"usage":{"prompt_tokens":700,"total_tokens":700,"completion_tokens":0}'
+
+    async def embeds(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(b"{%b,%b}" % ((usage, numbers) if first else (numbers, usage))))
+
+    async def story() -> None:
+        async with gateway_over(embeds) as setup:
+            ledger, _ = await recorded(setup)
+            await setup.post({"model": "m", "input": "x"}, "/v1/embeddings")
+            await setup.settles()
+            assert [one.tokens for one in ledger] == [Tokens(700, 0, 0, False)]
 
     run(story())
 

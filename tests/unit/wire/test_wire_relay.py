@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilocard.wire.events import Usage, body_usage
+from kilocard.wire.events import Usage, body_usage, part_usage
 from kilocard.wire.relay import MAX_EVENT, MAX_PREAMBLE, EventRelay
 
 
@@ -203,3 +203,24 @@ def test_counts_of_tokens_that_cannot_be_are_no_counts(count: object) -> None:
     body = json.dumps({"usage": {"prompt_tokens": 3, "completion_tokens": count}}).encode()
     usage = body_usage(body)
     assert usage is None or usage.output is None
+
+
+def test_usage_is_found_in_a_part_of_an_answer() -> None:
+    data = b'0.1,0.2]}],"usage": {"prompt_tokens": 7, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}'
+    for part in (data + b"}", data + b',"x":1}', b'{"usage":{"prompt_tokens":9}' + data, data[7:]):
+        assert part_usage(part) == Usage(7, None, 3)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b"",
+        b'{"usage": {"prompt_tokens": 7, "total_',
+        b'"text": "he said \\"usage\\": {\\"prompt_tokens\\": 7}"}',
+        b'"usage": null}',
+        b'"usage": {"prompt_tokens": "7"}',
+        b'"usage": {' * 200,
+    ],
+)
+def test_what_is_no_usage_is_none(part: bytes) -> None:
+    assert part_usage(part) is None
