@@ -98,7 +98,7 @@ class Hedger:
         replica.begin(request.prompt, request.output)
         self._fleet.relist(now, replica)
         self._count(model, "sent")
-        decision = Decision(replica.id, f"hedge: no first token from {first.id} yet", decision.score)
+        decision = Decision(replica.id, "hedge: the first token is late", decision.score)
         return (Hedge(request.id, request.attempts, replica.id, first.pool.name, decision),)
 
     # --- what becomes of it

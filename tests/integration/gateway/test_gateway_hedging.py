@@ -72,6 +72,7 @@ def test_the_second_attempt_wins_and_the_first_engine_is_told_to_stop(stream: bo
                 assert response.body == JSON_ANSWER
             said = json.loads(response.headers["x-kilocard-receipt"])
             assert said["hedge"]["won"] and len(said["attempts"]) == 2
+            assert said["reason"] == "hedge: the first token is late", "no id of a replica: it may be its address"
             asked = [asked for engine in setup.engines for asked in engine.asked]
             assert len(asked) == 2
             ids = {one.headers["x-request-id"] for one in asked}

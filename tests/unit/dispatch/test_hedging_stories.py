@@ -37,7 +37,7 @@ def test_a_late_first_token_gets_one_second_attempt_elsewhere() -> None:
     assert hedges(story, 0.9) == []
     (second,) = hedges(story, 0.2)
     assert second.request == first.request and second.replica != first.replica and second.attempt == 2
-    assert "no first token" in second.decision.reason
+    assert "first token is late" in second.decision.reason
     assert story.in_flight(first.replica) == story.in_flight(second.replica) == 1
     assert hedges(story, 5.0) == [], "one, not one a second"
 
