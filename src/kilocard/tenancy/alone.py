@@ -16,7 +16,7 @@ from kilocard.spec.model import TenantLimits
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.denial import exceeding, never
 from kilocard.tenancy.ledger import Seat, Terms
-from kilocard.tenancy.limits import REQUEST_EXCEEDS_LIMIT, TOKENS_PER_MINUTE, Ask, Denied, Grant
+from kilocard.tenancy.limits import REQUEST_EXCEEDS_LIMIT, Ask, Denied, Grant
 from kilocard.tenancy.window import LENGTH
 
 #: seconds; no refusal says more: the store may be back then
@@ -34,9 +34,10 @@ class Alone:
     def decide(self, id: int, ask: Ask, terms: Terms, gateways: int, now: float) -> Grant | Denied:
         """`gateways`: how many share the limits, this one included."""
         scopes = tuple(seat.scope._replace(limits=self._part(seat, gateways, now, ask.wall)) for seat in terms.seats)
-        answer = self._book.decide(ask._replace(scopes=scopes), now)
+        parts = ask._replace(scopes=scopes)
+        answer = self._book.decide(parts, now)
         if isinstance(answer, Denied):
-            return self._in_words(ask, answer)
+            return self._in_words(ask, parts, answer)
         self._grants[id] = answer
         return answer._replace(id=id, ask=ask)
 
@@ -60,14 +61,16 @@ class Alone:
             None if month is None else _part_of(limits.tokens_per_month, month.taken - new.month, gateways),
         )
 
-    def _in_words(self, ask: Ask, denied: Denied) -> Denied:
+    def _in_words(self, ask: Ask, parts: Ask, denied: Denied) -> Denied:
         """Parts of limits are no business of clients. What is more than a part may still be less than the limit."""
         left = denied.requests_left, denied.tokens_left
         if denied.code == REQUEST_EXCEEDS_LIMIT:
             exceeded = exceeding(ask, ask.tokens)
             if exceeded is not None:
                 return never(ask, exceeded, left)
-            code = TOKENS_PER_MINUTE
+            exceeded = exceeding(parts, parts.tokens)
+            assert exceeded is not None
+            code = exceeded[0]
         else:
             code = denied.code
         wait = min(denied.retry_after or _RETRY, _RETRY)

@@ -109,3 +109,10 @@ def test_a_request_that_is_more_than_a_part_may_come_again() -> None:
     part, whole = gateway.ask(40, 3), gateway.ask(91, 3)
     assert isinstance(part, Denied) and part.code == "tokens_per_minute" and part.retry_after
     assert isinstance(whole, Denied) and whole.code == "request_exceeds_limit" and whole.retry_after is None
+
+
+def test_of_a_tenant_with_a_budget_alone_the_budget_is_named() -> None:
+    gateway = Gateway(Scope("t", "", TenantLimits(tokens_per_day=1000)))
+    gateway.hears(day=900)
+    answer = gateway.ask(200, 1)
+    assert isinstance(answer, Denied) and answer.code == "tokens_per_day"
