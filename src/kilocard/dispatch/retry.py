@@ -15,10 +15,12 @@ SAVED_SHARE = 0.5
 class RetryBudget:
     """Retries of one model: at most 20 % of its requests plus 10 a second, with a store for bursts."""
 
-    __slots__ = ("_at", "tokens")
+    __slots__ = ("_at", "denied", "tokens")
 
     def __init__(self) -> None:
         self.tokens = SAVED
+        #: retries that were not made, since there was nothing left
+        self.denied = 0
         self._at: float | None = None
 
     def take(self, now: float, live: int) -> bool:
@@ -28,6 +30,7 @@ class RetryBudget:
         self._at = now
         self.cap(live)
         if self.tokens < 1.0:
+            self.denied += 1
             return False
         self.tokens -= 1.0
         return True

@@ -39,7 +39,6 @@ class Retrier:
             return None
         # A refused connection was no work for anybody: trying another replica multiplies nothing.
         if fault not in UNPROCESSED and not model.budget.take(now, len(self._requests)):
-            self._stats.retries_denied += 1
             return None
         if mark is not None and mark.awaits_verdict():
             return self._room.hold_again(now, request, fault, parked=True)

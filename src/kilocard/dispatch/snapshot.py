@@ -59,6 +59,8 @@ class ModelState(TypedDict):
     held_by_tenant: dict[str, int]
     held_by_priority: dict[str, int]
     retry_budget: float
+    #: since the start
+    retries_denied: int
 
 
 class QuarantineState(TypedDict):
@@ -123,6 +125,7 @@ def _model(model: Model, queues: list[Model]) -> ModelState:
         "held_by_tenant": dict(sorted(tenants.items())),
         "held_by_priority": classes,
         "retry_budget": round(model.budget.tokens, 1),
+        "retries_denied": model.budget.denied,
     }
 
 

@@ -36,6 +36,5 @@ class Stats:
     probes: int = 0
     recoveries: int = 0
     scrapes_failed: int = 0
-    retries_denied: int = 0
     #: events for requests or replicas that are not known (any more)
     late_events: int = 0

@@ -85,6 +85,7 @@ class FleetMeters:
         self._states = registry.gauge(names.REPLICA_STATE)
         self._held = registry.gauge(names.HELD_REQUESTS)
         self._deaths = registry.counter(names.REPLICA_DEATHS)
+        self._retries_denied = registry.counter(names.RETRIES_DENIED)
         self._hedges = registry.counter(names.HEDGES)
         self._quarantined = registry.gauge(names.QUARANTINED)
         self._decisions = registry.counter(names.DECISIONS)
@@ -105,6 +106,7 @@ class FleetMeters:
                 family.labels(view["pool"], view["id"]).set(values[field])
             self._states.labels(view["pool"], view["id"], view["state"]).set(1)
         for model in snapshot["models"]:
+            self._retries_denied.labels(model["name"]).value = model["retries_denied"]
             for priority, held in model["held_by_priority"].items():
                 self._held.labels(model["name"], priority).set(held)
         for reason, count in plane.dispatcher.stats.decisions.items():

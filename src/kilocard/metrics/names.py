@@ -96,6 +96,12 @@ REPLICA_DEATHS = Metric(
 QUARANTINED = Metric(
     "kilocard_quarantined", "gauge", "Request bodies that are refused as poison now.", ("model",), merge="max"
 )
+RETRIES_DENIED = Metric(
+    "kilocard_retries_denied_total",
+    "counter",
+    "Failures that were not retried, since the budget was used up.",
+    ("model",),
+)
 HEDGES = Metric(
     "kilocard_hedges_total", "counter",
     "Second attempts: sent; then won, lost, failed, or took_over from a first one that failed.", ("model", "result"),
@@ -213,7 +219,7 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 
 #: every family, in the order of the page
 ALL: tuple[Metric, ...] = (
-    REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, REFUSED,
+    REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, RETRIES_DENIED, REFUSED,
     REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     LIMIT_STORE_UP, LIMIT_GATEWAYS, LIMITS_ALONE,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,

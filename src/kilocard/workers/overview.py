@@ -16,7 +16,7 @@ State = dict[str, Any]
 #: each worker's own: summed. All other numbers: the greatest. All else: the first worker's
 SUMMED = {
     "gateway": {"connections", "in_flight", "held", "buffered_bytes"},
-    "models": {"held", "retry_budget"},
+    "models": {"held", "retry_budget", "retries_denied"},
     "pools": {"in_flight"},
     "replicas": {"in_flight", "limit", "failures"},
 }

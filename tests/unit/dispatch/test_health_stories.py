@@ -268,13 +268,13 @@ def test_retries_are_budgeted() -> None:
             sends += 1
             answer = story.fail(answer.request, Fault.STATUS, 500)[0]
     assert sends < 2000 * 1.3 + 60
-    assert story.dispatcher.stats.retries_denied > 1000
+    assert story.dispatcher.fleet.models["m"].budget.denied > 1000
 
 
 def test_a_refused_connection_is_tried_elsewhere_even_when_the_budget_is_used_up() -> None:
     """It was no work for anybody, so it multiplies nothing."""
     story = Story(*(f"r{i}" for i in range(50)), eject=EjectSpec(consecutive=10**6, minimum=10**6))
-    while not story.dispatcher.stats.retries_denied:
+    while not story.dispatcher.fleet.models["m"].budget.denied:
         answer = story.arrive()
         while isinstance(answer, Send):
             answer = story.fail(answer.request, Fault.STATUS, 500)[0]
