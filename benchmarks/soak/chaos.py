@@ -1,4 +1,4 @@
-"""What goes wrong, where and when. The plan is drawn before the run from one seed; the run only carries it out."""
+"""What goes wrong with replicas and when. The plan is drawn from one seed before the run, which only carries it out."""
 
 from __future__ import annotations
 
@@ -131,10 +131,10 @@ class Chaos:
             await emulator.ready()  # after "refuse" it has to get its port back
         illness.until = time.monotonic() + 0.5
 
-    def ill(self, since: float, until: float) -> dict[int, set[str]]:
+    def ill(self, since: float, until: float) -> dict[str, set[str]]:
         """Replicas that were ill at some time between, and with what."""
-        found: dict[int, set[str]] = {}
+        found: dict[str, set[str]] = {}
         for one in self.illnesses:
             if one.since <= until and one.until >= since:
-                found.setdefault(one.replica, set()).add(one.kind)
+                found.setdefault(str(one.replica), set()).add(one.kind)
         return found

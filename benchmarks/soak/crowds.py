@@ -24,7 +24,7 @@ class Crowds:
         self._rng = random.Random(seed + 77)
         self._slots = slots
         self._client = client
-        self._number = 1000
+        self._number = 100_000
 
     async def run(self, stopping: asyncio.Event) -> None:
         while True:

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-KEY = "soak"
-MODEL = "m"
+#: in every prompt of the run, so that one that leaks into a log is found
+PROMPT_MARK = "zqx-prompt-"
 
 
 class Cut(Exception):
@@ -71,20 +72,35 @@ class Connection:
         self.answer: Answer | None = None
 
     @classmethod
-    async def open(cls, port: int, *, receive_buffer: int | None = None) -> Connection:
-        """`receive_buffer`: bytes that the kernel may take for us; small, so that a slow reader is felt."""
+    async def open(
+        cls, port: int, *, tls: ssl.SSLContext | None = None, receive_buffer: int | None = None
+    ) -> Connection:
+        """`receive_buffer`: bytes that the kernel may take for us; small, so that a slow reader is felt.
+
+        Raises Cut where the gateway closes before the connection is there.
+        """
         one = socket.socket()
         one.setblocking(False)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer is not None:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", port))
         limit = 4096 if receive_buffer is not None else 256 * 1024
-        return cls(*await asyncio.open_connection(sock=one, limit=limit))
+        try:
+            await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", port))
+            name = None if tls is None else "127.0.0.1"
+            return cls(*await asyncio.open_connection(sock=one, limit=limit, ssl=tls, server_hostname=name))
+        except OSError as error:
+            one.close()
+            raise Cut(began=False) from error
+
+    @property
+    def closed(self) -> bool:
+        """The gateway has closed it, and nothing is left to read."""
+        return self._reader.at_eof() or self._writer.transport.is_closing()
 
     async def send(self, data: bytes) -> None:
         """A gateway that has refused already may have closed: the response says more than the failure."""
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             self._writer.write(data)
             await self._writer.drain()
 
@@ -106,7 +122,7 @@ class Connection:
                 answer.body += piece
                 if pace is not None:
                     await pace()
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
+        except (asyncio.IncompleteReadError, OSError) as error:
             partial = isinstance(error, asyncio.IncompleteReadError) and bool(error.partial)
             raise Cut(began or partial) from None
         answer.whole = True
@@ -137,7 +153,7 @@ class Connection:
 
     async def wait_closed_by_gateway(self) -> None:
         """Read until the end."""
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             while await self._reader.read(65536):
                 pass
 
@@ -153,16 +169,17 @@ def post(
     body: dict[str, Any] | bytes,
     path: str = "/v1/chat/completions",
     *,
-    key: str | None = KEY,
+    key: str | None,
     version: str = "1.1",
     headers: tuple[str, ...] = (),
     chunks: int = 0,
+    api_key: bool = False,
 ) -> bytes:
-    """One request. `chunks`: send the body chunked, in so many pieces."""
+    """One request. `chunks`: send the body chunked, in so many pieces. `api_key`: the key as Anthropic's clients do."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [f"POST {path} HTTP/{version}", "host: gateway", "content-type: application/json", *headers]
     if key is not None:
-        lines.append(f"authorization: Bearer {key}")
+        lines.append(f"x-api-key: {key}" if api_key else f"authorization: Bearer {key}")
     if chunks:
         size = max(1, -(-len(data) // chunks))
         pieces = [data[at : at + size] for at in range(0, len(data), size)]
