@@ -1,24 +1,20 @@
-"""Tenants of one priority class share what comes free, by the cost of their requests in tokens.
+"""What comes free is shared by cost: tenants of a priority class by their weights, a tenant's sizes evenly.
 
-Start-time fair queueing (Goyal, Vin, Cheng, 1996): each tenant that waits has a tag, the lowest tag is served next,
-and being served raises it by cost ÷ weight. A tenant that comes back starts at the virtual time (the tag that was
-served last), so it gains nothing by having been idle, and waits behind nobody's whole backlog. Tenants that wait all
-the time differ in cost ÷ weight by one request of each at most, and by what estimates of requests under way are
-wrong: they are put right when the real output is known. docs/fairness.md has the proof.
+Both are the same start-time fair queueing (turns.py). What a tenant gets is decided among the tenants alone; its sizes
+share out what it got, so that its short requests do not wait behind its long ones.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import heapify, heappop, heappush, heapreplace
 
 from kilocard.dispatch.lengths import Lengths
 from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.turns import Flow, Turns
 from kilocard.routing.queue_depth import DECODE_PER_REQUEST, PREFILL_PER_REQUEST
 
-#: the heap is rebuilt, and idle flows are forgotten, at more than this × those that wait + SPARE: memory stays flat
-STALE_FACTOR = 2
-SPARE = 64
+#: each size is up to four times as dear as the one before: below a cost of 4, 16, 64, 256, and all above
+SIZES = ("XS", "S", "M", "L", "XL")
 
 
 def cost(prompt: int, output: int) -> float:
@@ -26,51 +22,24 @@ def cost(prompt: int, output: int) -> float:
     return 1.0 + PREFILL_PER_REQUEST * prompt + DECODE_PER_REQUEST * output
 
 
-class Flow:
-    """One tenant in one line."""
-
-    __slots__ = ("carry", "entry", "requests", "tag", "tenant", "turn", "weight")
-
-    def __init__(self, tenant: str, tag: float) -> None:
-        self.tenant = tenant
-        self.weight = 1.0
-        #: held requests, first come first
-        self.requests: OrderedDict[int, LiveRequest] = OrderedDict()
-        #: cost ÷ weight that it has been charged, on the line's scale
-        self.tag = tag
-        #: its place in the line's heap while it waits
-        self.entry: Entry | None = None
-        #: how often it has begun to wait, and what it was still charged above the virtual time when it began last
-        self.turn = 0
-        self.carry = 0.0
-
-
-Entry = tuple[float, int, Flow]
+def size(cost: float) -> str:
+    """Of SIZES. Two bits of the cost are one step."""
+    return SIZES[min((int(cost).bit_length() - 1) >> 1, 4)]
 
 
 class Line:
     """Who waits in one priority class of one queue: retries first, then tenants by fair share."""
 
-    __slots__ = ("_flows", "_heap", "_lengths", "_most_flows", "_number", "count", "retries", "tag", "time", "waiting",
-                 "weight")  # fmt: skip
+    __slots__ = ("_lengths", "_tenants", "count", "retries", "tag")
 
     def __init__(self) -> None:
         #: requests
         self.count = 0
         #: those that were sent once and failed: paid already, and longest under way
         self.retries: OrderedDict[int, LiveRequest] = OrderedDict()
-        #: tenants that wait, and the sum of their weights
-        self.waiting = 0
-        self.weight = 0.0
-        #: virtual time: the highest tag that has been served
-        self.time = 0.0
         #: this line's own tag among the lines that share a pool (see waiting.py)
         self.tag = 0.0
-        self._flows: dict[str, Flow] = {}
-        self._most_flows = SPARE
-        self._heap: list[Entry] = []
-        #: of the newest entry: equal tags leave in the order in which they came
-        self._number = 0
+        self._tenants = Turns()
         self._lengths = Lengths()
 
     def join(self, request: LiveRequest) -> None:
@@ -80,71 +49,57 @@ class Line:
             self.retries[request.id] = request
             return
         asked = request.asked
-        flow = self._flows.get(asked.tenant) or self._new_flow(asked.tenant)
-        if not flow.requests:
-            flow.turn += 1
-            flow.tag = max(flow.tag, self.time)
-            flow.carry = flow.tag - self.time
-            flow.weight = asked.weight
-            self.waiting += 1
-            self.weight += asked.weight
-            self._place(flow)
-        flow.requests[request.id] = request
-        self._lengths.grew(flow)
+        tenant = self._tenants.join(asked.tenant, asked.weight, request)
+        sizes = tenant.within
+        if sizes is None:
+            sizes = tenant.within = Turns()
+        sizes.join(size(cost(request.prompt, request.output)), 1.0, request)
+        self._lengths.grew(tenant)
 
     def head(self) -> LiveRequest:
         """Who is next; only while somebody waits."""
         if self.retries:
             return next(iter(self.retries.values()))
-        return next(iter(self._first().requests.values()))
+        tenant = self._tenants.first()
+        return next(iter(_sizes(tenant).first().requests.values()))
 
     def serve(self, request: LiveRequest) -> float:
         """The head has been sent. What it was charged, as `cost` counts; 0 for a retry."""
         if self.retries.pop(request.id, None) is not None:
-            self.count -= 1
-            self._rest()
+            self._one_less()
             return 0.0
-        flow = self._first()
-        if flow.tag > self.time:
-            self.time = flow.tag
+        tenant = self._tenants.first()
+        sizes = _sizes(tenant)
         charge = cost(request.prompt, request.output)
-        flow.tag += charge / flow.weight
-        request.flow, request.turn = flow, flow.turn
-        if len(flow.requests) > 1:
-            self._number += 1
-            flow.entry = (flow.tag, self._number, flow)
-            heapreplace(self._heap, flow.entry)
-        self._remove(flow, request.id)
+        own = sizes.serve(sizes.first(), request, charge)
+        request.bills = self._tenants.serve(tenant, request, charge), own
+        self._left(tenant)
         return charge
 
     def drop(self, request: LiveRequest) -> bool:
         """It waits no more and was not served. False if it is not here."""
         if self.retries.pop(request.id, None) is not None:
-            self.count -= 1
-            self._rest()
+            self._one_less()
             return True
-        flow = self._flows.get(request.asked.tenant)
-        if flow is None or request.id not in flow.requests:
+        tenant = self._tenants.get(request.asked.tenant)
+        if tenant is None or request.id not in tenant.requests:
             return False
-        self._remove(flow, request.id)
+        sizes = _sizes(tenant)
+        own = sizes.get(size(cost(request.prompt, request.output)))
+        assert own is not None
+        sizes.leave(own, request)
+        self._tenants.leave(tenant, request)
+        self._left(tenant)
         return True
 
     def settle(self, request: LiveRequest, output: int) -> None:
-        """What `serve` charged was an estimate; `output` tokens have come.
-
-        A charge of before the tenant's last return counts as far as it still stands above the time of that return:
-        what it has been idle for is not given back to it.
-        """
-        flow = request.flow
-        if flow is None or self._flows.get(flow.tenant) is not flow:
-            return  # nobody has waited in between: everything began anew
-        wrong = (output - request.output) * DECODE_PER_REQUEST / flow.weight
-        if wrong < 0.0 and request.turn != flow.turn:
-            wrong = max(wrong, -flow.carry)
-            flow.carry += wrong
-        flow.tag += wrong
-        if flow.requests:
-            self._place(flow)
+        """What `serve` charged was an estimate; `output` tokens have come."""
+        if request.bills is None:
+            return
+        wrong = (output - request.output) * DECODE_PER_REQUEST
+        bill, own = request.bills
+        if self._tenants.correct(bill, wrong) and (sizes := bill[0].within) is not None:
+            sizes.correct(own, wrong)
 
     def longest(self) -> Flow | None:
         """The tenant with most requests here, retries aside."""
@@ -152,64 +107,45 @@ class Line:
 
     def length(self, tenant: str) -> int:
         """Its requests here, retries aside."""
-        flow = self._flows.get(tenant)
+        flow = self._tenants.get(tenant)
         return 0 if flow is None else len(flow.requests)
 
     def by_tenant(self) -> dict[str, int]:
         """Requests of each tenant that waits. O(tenants + retries)."""
-        counts = {tenant: len(flow.requests) for tenant, flow in self._flows.items() if flow.requests}
+        counts = {flow.name: len(flow.requests) for flow in self._tenants.flows()}
         for request in self.retries.values():
             tenant = request.asked.tenant
             counts[tenant] = counts.get(tenant, 0) + 1
         return counts
 
     @property
+    def waiting(self) -> int:
+        """Tenants that wait, retries aside."""
+        return self._tenants.waiting
+
+    @property
+    def weight(self) -> float:
+        """The sum of their weights."""
+        return self._tenants.weight
+
+    @property
     def entries(self) -> int:
         """Heap entries and flows in memory, stale and idle ones included."""
-        return len(self._heap) + len(self._flows)
+        return self._tenants.entries
 
-    def _entry(self, flow: Flow) -> Entry:
-        self._number += 1  # of equal tags, the one that has had it for longest
-        return flow.tag, self._number, flow
+    def _left(self, tenant: Flow) -> None:
+        self._lengths.shrank(tenant)
+        if not tenant.requests:
+            _sizes(tenant).forget()
+        self._one_less()
 
-    def _first(self) -> Flow:
-        heap = self._heap
-        while True:
-            flow = heap[0][2]
-            if flow.entry is heap[0]:
-                return flow
-            heappop(heap)
-
-    def _place(self, flow: Flow) -> None:
-        self._number += 1
-        flow.entry = entry = (flow.tag, self._number, flow)
-        heap = self._heap
-        heappush(heap, entry)
-        if len(heap) > STALE_FACTOR * self.waiting + SPARE:
-            self._heap = [flow.entry for flow in self._flows.values() if flow.entry is not None]
-            heapify(self._heap)
-
-    def _remove(self, flow: Flow, request: int) -> None:
-        del flow.requests[request]
+    def _one_less(self) -> None:
         self.count -= 1
-        self._lengths.shrank(flow)
-        if flow.requests:
-            return
-        flow.entry = None
-        self.waiting -= 1
-        self.weight -= flow.weight
-        self._rest()
-
-    def _rest(self) -> None:
-        """With nobody waiting there is nothing to share: what was charged is forgotten."""
         if not self.count:
-            self._flows.clear()
-            self._heap.clear()
-            self.weight = 0.0  # no sum of rounding errors
+            self._tenants.forget()
 
-    def _new_flow(self, tenant: str) -> Flow:
-        if len(self._flows) >= self._most_flows:
-            self._flows = {name: flow for name, flow in self._flows.items() if flow.requests or flow.tag > self.time}
-            self._most_flows = STALE_FACTOR * len(self._flows) + SPARE
-        flow = self._flows[tenant] = Flow(tenant, self.time)
-        return flow
+
+def _sizes(tenant: Flow) -> Turns:
+    sizes = tenant.within
+    assert sizes is not None  # since its first request
+    return sizes

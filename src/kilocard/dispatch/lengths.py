@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kilocard.dispatch.fair import Flow
+    from kilocard.dispatch.turns import Flow
 
 
 class Lengths:
@@ -47,11 +47,11 @@ class Lengths:
 
     def _enter(self, flow: Flow, length: int) -> None:
         if length:
-            self._at.setdefault(length, OrderedDict())[flow.tenant] = flow
+            self._at.setdefault(length, OrderedDict())[flow.name] = flow
 
     def _leave(self, flow: Flow, length: int) -> None:
         if length:
             flows = self._at[length]
-            del flows[flow.tenant]
+            del flows[flow.name]
             if not flows:
                 del self._at[length]

@@ -8,10 +8,10 @@ from kilocard.dispatch.events import Fault
 
 if TYPE_CHECKING:
     from kilocard.dispatch.events import Arrived
-    from kilocard.dispatch.fair import Flow
     from kilocard.dispatch.replica import Replica
     from kilocard.dispatch.suspicion import Mark
     from kilocard.dispatch.topology import Model, Route
+    from kilocard.dispatch.turns import Bill
 
 
 class Second:
@@ -28,14 +28,13 @@ class LiveRequest:
     """`replica` is the lease: the very object, not its id, so a replica that goes and comes back is another one."""
 
     __slots__ = (
-        "asked", "attempts", "content_at", "declared", "fault", "flow", "hedge", "held_at", "hold_until", "id", "mark",
+        "asked", "attempts", "bills", "content_at", "declared", "fault", "hedge", "held_at", "hold_until", "id", "mark",
         "marked_at", "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at", "spent",
-        "trial", "tried", "turn", "worked",
+        "trial", "tried", "worked",
     )  # fmt: skip
 
-    #: set by the first hold: the tenant's flow that was charged for it, and in which turn of that flow (fair.py)
-    flow: Flow | None
-    turn: int
+    #: set by the first hold: what its tenant, and its size within the tenant, was charged for it (fair.py)
+    bills: tuple[Bill, Bill] | None
 
     def __init__(self, id: int, model: Model, route: Route, prompt: int, output: int, declared: int, asked: Arrived):
         self.id = id

@@ -48,7 +48,7 @@ class WaitingRoom:
         if not request.hold_until:
             request.hold_until = min(now + spec.timeout, request.deadline)
             request.held_at = now
-            request.flow = None
+            request.bills = None
         if parked or (request.mark is not None and request.mark.restricted):
             hold.parked[request.id] = request
         else:

@@ -17,9 +17,9 @@ from kilocard.core.load import LoadSample
 from kilocard.dispatch import checkpoint
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
-from kilocard.dispatch.fair import Flow
 from kilocard.dispatch.record import KINDS, answer_list, from_list, to_list
 from kilocard.dispatch.replay import Setup, check, header, read_header, what_if
+from kilocard.dispatch.turns import Flow
 from kilocard.spec.model import HoldSpec, ModelSpec
 
 POLICIES = ["queue_depth", "round_robin", "least_connections", "adaptive"]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from random import Random
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kilocard.dispatch.events import Arrived
-from kilocard.dispatch.fair import Line, cost
+from kilocard.dispatch.fair import SIZES, Line, cost, size
 from kilocard.dispatch.request import LiveRequest
 from kilocard.routing.queue_depth import DECODE_PER_REQUEST
 
 #: tokens; the dearest request that these tests make
 MOST = 5120
 DEAREST = cost(MOST, MOST)
+DEAREST_OF = {name: min(4.0 ** (step + 1), DEAREST) for step, name in enumerate(SIZES)}
 TENANTS = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 0.5}
 
 
@@ -32,8 +35,12 @@ class Maker:
         asked = Arrived(0.0, self.made, "m", prompt, output, 1e9, tenant, 1, weight)
         nobody = cast("object", SimpleNamespace())
         request = LiveRequest(self.made, nobody, nobody, prompt, output, output, asked)  # type: ignore[arg-type]  # a line looks at neither
-        request.flow = None
+        request.bills = None
         return request
+
+
+def size_of(request: LiveRequest) -> str:
+    return size(cost(request.prompt, request.output))
 
 
 def served(line: Line) -> LiveRequest:
@@ -53,7 +60,7 @@ def test_turn_by_turn_where_requests_are_alike() -> None:
     assert order(line) == "ababaa"
 
 
-def test_first_come_first_served_within_a_tenant() -> None:
+def test_first_come_first_served_within_a_tenant_where_sizes_are_alike() -> None:
     line, make = Line(), Maker()
     for output in (300, 10, 200):
         line.join(make("a", 10, output))
@@ -110,6 +117,90 @@ def test_who_comes_back_has_saved_up_nothing_either() -> None:
     for _ in range(100):
         line.join(make("a"))
     assert order(line)[:100].count("a") == 50
+
+
+def test_a_step_in_size_is_four_times_the_cost() -> None:
+    assert [size(cost) for cost in (1.0, 3.99, 4.0, 15.99, 16.0, 63.99, 64.0, 255.99, 256.0, 1e6)] == [
+        name for name in SIZES for _ in range(2)
+    ]
+
+
+def test_a_short_request_does_not_wait_behind_long_ones_of_its_own_tenant() -> None:
+    line, make = Line(), Maker()
+    for _ in range(100):
+        line.join(make("a", MOST, 0))
+    for _ in range(10):
+        served(line)
+    short = make("a", 10, 10)
+    line.join(short)
+    assert short in [served(line) for _ in range(2)]
+
+
+def test_sizes_of_a_tenant_share_its_turns_by_cost() -> None:
+    """The long ones cost 17, the short ones 1: as many tokens of each."""
+    line, make = Line(), Maker()
+    for _ in range(200):
+        line.join(make("a", 4096, 0))
+        line.join(make("a"))
+    came = [served(line).prompt for _ in range(180)]
+    assert came.count(4096) == 10
+
+
+def test_a_tenant_with_several_sizes_gets_no_more() -> None:
+    """Each request of a tenant costs 9 on average, and each tenant has half of what comes free."""
+    line, make = Line(), Maker()
+    for number in range(200):
+        line.join(make("a", 0, 0 if number % 2 else 16 * 512))
+        line.join(make("b", 0, 8 * 512))
+    had = {"a": 0.0, "b": 0.0}
+    for _ in range(150):
+        request = served(line)
+        had[request.asked.tenant] += cost(0, request.output)
+    assert abs(had["a"] - had["b"]) <= 17 + 9
+
+
+def test_a_size_that_was_idle_has_saved_up_nothing() -> None:
+    line, make = Line(), Maker()
+    line.join(make("a", 4096, 0))
+    for _ in range(600):
+        line.join(make("a"))
+    for _ in range(300):
+        served(line)
+    for _ in range(20):
+        line.join(make("a", 4096, 0))
+    assert [served(line).prompt for _ in range(90)].count(4096) <= 6, "17 short ones for each, but for one more"
+
+
+def test_what_sizes_were_charged_is_put_right() -> None:
+    """Of two sizes by what is declared, both use 10 tokens; each ends before the next is sent."""
+    line, make = Line(), Maker()
+    for _ in range(300):
+        line.join(make("a", 0, 4096))
+        line.join(make("a", 0, 10))
+    said = []
+    for _ in range(200):
+        request = served(line)
+        said.append(request.output)
+        line.settle(request, 10)
+    assert abs(said.count(4096) - said.count(10)) <= 2
+
+
+def test_a_tenant_that_waits_no_more_forgets_what_its_sizes_were_charged() -> None:
+    line, make = Line(), Maker()
+    line.join(make("b"))
+    long = make("a", 4096, 0)
+    line.join(long)
+    for _ in range(2):
+        line.join(make("b", 0, 8 * 512))
+    while line.length("a"):
+        served(line)
+    line.settle(long, 0)  # its size is forgotten, its tenant is not
+    first, second = make("a", 4096, 0), make("a")
+    line.join(first)
+    line.join(second)
+    while (request := served(line)).asked.tenant != "a":
+        pass
+    assert request is first
 
 
 def test_retries_go_first_and_cost_nothing_more() -> None:
@@ -196,7 +287,7 @@ def test_the_longest_flow() -> None:
 
     def longest() -> str | None:
         flow = line.longest()
-        return None if flow is None else flow.tenant
+        return None if flow is None else flow.name
 
     assert longest() == "b"
     line.drop(made[4])
@@ -224,6 +315,11 @@ class FairSharing(RuleBasedStateMachine):
         self.most_wrong = dict.fromkeys(TENANTS, 0.0)
         #: `had` of both when a pair of tenants began to wait together
         self.since: dict[tuple[str, str], tuple[float, float]] = {}
+        #: the same of a tenant's sizes, by tenant, then size
+        self.sizes = {tenant: dict.fromkeys(SIZES, 0.0) for tenant in TENANTS}
+        self.sizes_wrong = {tenant: dict.fromkeys(SIZES, 0.0) for tenant in TENANTS}
+        self.sizes_most_wrong = {tenant: dict.fromkeys(SIZES, 0.0) for tenant in TENANTS}
+        self.sizes_since: dict[tuple[str, str, str], tuple[float, float]] = {}
 
     @rule(
         tenant=st.sampled_from(sorted(TENANTS)),
@@ -246,9 +342,16 @@ class FairSharing(RuleBasedStateMachine):
         for _ in range(min(count, self.line.count)):
             request = served(self.line)
             tenant = request.asked.tenant
-            assert self.waiting[tenant].pop(0) is request, "first come, first served within a tenant"
+            own = size_of(request)
+            first = next(held for held in self.waiting[tenant] if size_of(held) == own)
+            assert first is request, "first come, first served within a size of a tenant"
+            self.waiting[tenant].remove(request)
             weight = TENANTS[tenant]
             real = self.real[request.id]
+            self.sizes[tenant][own] += cost(request.prompt, real)
+            wrong = self.sizes_wrong[tenant]
+            wrong[own] += abs(real - request.output) * DECODE_PER_REQUEST
+            self.sizes_most_wrong[tenant][own] = max(self.sizes_most_wrong[tenant][own], wrong[own])
             self.had[tenant] += cost(request.prompt, real) / weight
             self.wrong[tenant] += abs(real - request.output) * DECODE_PER_REQUEST / weight
             self.most_wrong[tenant] = max(self.most_wrong[tenant], self.wrong[tenant])
@@ -260,9 +363,10 @@ class FairSharing(RuleBasedStateMachine):
     @rule(choice=st.randoms(use_true_random=False))
     def settle(self, choice: Random) -> None:
         request = self.running.pop(choice.randrange(len(self.running)))
-        self.wrong[request.asked.tenant] -= (
-            abs(self.real[request.id] - request.output) * DECODE_PER_REQUEST / TENANTS[request.asked.tenant]
-        )
+        tenant = request.asked.tenant
+        wrong = abs(self.real[request.id] - request.output) * DECODE_PER_REQUEST
+        self.wrong[tenant] -= wrong / TENANTS[tenant]
+        self.sizes_wrong[tenant][size_of(request)] -= wrong
         self.line.settle(request, self.real[request.id])
         self._bound()
 
@@ -283,6 +387,13 @@ class FairSharing(RuleBasedStateMachine):
                         self.since.setdefault((one, other), (self.had[one], self.had[other]))
                     else:
                         self.since.pop((one, other), None)
+        for tenant, had in self.sizes.items():
+            held = {size_of(request) for request in self.waiting[tenant]}
+            for pair in combinations(SIZES, 2):
+                if held.issuperset(pair):
+                    self.sizes_since.setdefault((tenant, *pair), (had[pair[0]], had[pair[1]]))
+                else:
+                    self.sizes_since.pop((tenant, *pair), None)
 
     def _bound(self) -> None:
         for (one, other), (before_one, before_other) in self.since.items():
@@ -290,6 +401,11 @@ class FairSharing(RuleBasedStateMachine):
             dearest = DEAREST / TENANTS[one] + DEAREST / TENANTS[other]
             errors = 3 * (self.most_wrong[one] + self.most_wrong[other])
             assert gap <= dearest + errors + 1e-6, f"INV-18: {one} and {other}: {gap} > {dearest} + {errors}"
+        for (tenant, one, other), (before_one, before_other) in self.sizes_since.items():
+            had, wrong = self.sizes[tenant], self.sizes_most_wrong[tenant]
+            gap = abs((had[one] - before_one) - (had[other] - before_other))
+            most = DEAREST_OF[one] + DEAREST_OF[other] + 3 * (wrong[one] + wrong[other])
+            assert gap <= most + 1e-6, f"INV-22: {one} and {other} of {tenant}: {gap} > {most}"
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -348,3 +464,40 @@ def test_two_that_always_wait_differ_by_one_request_at_most(outputs: list[int], 
         had[tenant] += cost(0, request.output) / of[tenant]
         lags.append(had["a"] - had["b"])
     assert max(lags) - min(lags) <= dearest / weights[0] + dearest / weights[1] + 1e-9
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    held=st.lists(st.integers(0, 512 * MOST), max_size=40),
+    before=st.integers(0, 20),
+    mine=st.integers(0, 512 * MOST),
+    later=st.lists(st.integers(0, 512 * MOST), min_size=1, max_size=5),
+)
+def test_no_size_starves(held: list[int], before: int, mine: int, later: list[int]) -> None:
+    """INV-23: each other size of the tenant sends B + c + d at most before it, whatever comes after it."""
+    line, make = Line(), Maker()
+    dearest = dict.fromkeys(SIZES, 0.0)
+    sent = dict.fromkeys(SIZES, 0.0)
+
+    def join(output: int) -> LiveRequest:
+        request = make("a", 0, output)
+        dearest[size_of(request)] = max(dearest[size_of(request)], cost(0, output))
+        line.join(request)
+        return request
+
+    waiting = [join(output) for output in held]
+    for _ in range(min(before, line.count - 1)):
+        waiting.remove(served(line))
+    last = join(mine)
+    own = size_of(last)
+    ahead = sum(cost(0, request.output) for request in waiting if size_of(request) == own)
+    number = 0
+    while (request := served(line)) is not last:
+        sent[size_of(request)] += cost(0, request.output)
+        join(later[number % len(later)])  # who would starve it comes without an end
+        number += 1
+        assert number < 100_000
+    assert sent[own] == pytest.approx(ahead)
+    for name in SIZES:
+        if name != own:
+            assert sent[name] <= ahead + dearest[own] + dearest[name] + 1e-6

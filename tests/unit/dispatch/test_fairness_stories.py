@@ -113,6 +113,17 @@ def test_a_retry_goes_first_within_its_class() -> None:
     assert order == [3, 1, 2]
 
 
+def test_a_short_request_waits_for_one_long_one_of_its_own_tenant_at_most() -> None:
+    story = busy()
+    for _ in range(50):
+        story.arrive(8000, 2000)
+    running = serve(story, 1, 10)[-1]
+    short = [story.arrive(100, 30).request for _ in range(3)]
+    came = serve(story, running, 5)
+    assert set(short) < set(came)
+    assert [id for id in came if id not in short] == [12, 13], "the long ones first come, first served"
+
+
 # --- bounds
 
 
@@ -140,6 +151,14 @@ def test_one_tenant_does_not_keep_others_out_of_a_full_queue() -> None:
     assert refused(story.arrive_all(tenant="b")) == [(5, "hold_full")]
     assert refused(story.arrive_all(tenant="b")) == [(12, "hold_full")], "three each: its own is as long"
     assert refused(story.arrive_all(tenant="c")) == [(11, "hold_full")]
+
+
+def test_the_newest_makes_way_whatever_its_size() -> None:
+    story = busy(HoldSpec(4, 60.0))
+    for prompt in (100, 8000, 100, 8000):
+        story.arrive(prompt, 30, tenant="flood")
+    assert refused(story.arrive_all(tenant="b")) == [(5, "hold_full")]
+    assert refused(story.arrive_all(tenant="b")) == [(4, "hold_full")]
 
 
 def test_a_retry_takes_the_place_of_one_that_was_not_sent_yet() -> None:
