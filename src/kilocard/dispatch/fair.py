@@ -1,4 +1,4 @@
-"""What comes free is shared by cost: tenants of a priority class by their weights, a tenant's sizes evenly.
+"""What comes free is shared by cost: tenants of a priority class by their weights, a tenant's sizes by SHARES.
 
 Both are the same start-time fair queueing (turns.py). What a tenant gets is decided among the tenants alone; its sizes
 share out what it got, so that its short requests do not wait behind its long ones.
@@ -15,6 +15,9 @@ from kilocard.routing.queue_depth import DECODE_PER_REQUEST, PREFILL_PER_REQUEST
 
 #: each size is up to four times as dear as the one before: below a cost of 4, 16, 64, 256, and all above
 SIZES = ("XS", "S", "M", "L", "XL")
+#: a size's share is half that of the one before. With equal shares a few long requests would overtake the many short
+#: ones that came before them, and p95 of all would be higher than first come, first served (benchmarks/README.md)
+SHARES = {"XS": 16.0, "S": 8.0, "M": 4.0, "L": 2.0, "XL": 1.0}
 
 
 def cost(prompt: int, output: int) -> float:
@@ -53,7 +56,8 @@ class Line:
         sizes = tenant.within
         if sizes is None:
             sizes = tenant.within = Turns()
-        sizes.join(size(cost(request.prompt, request.output)), 1.0, request)
+        own = size(cost(request.prompt, request.output))
+        sizes.join(own, SHARES[own], request)
         self._lengths.grew(tenant)
 
     def head(self) -> LiveRequest:

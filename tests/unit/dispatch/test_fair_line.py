@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kilocard.dispatch.events import Arrived
-from kilocard.dispatch.fair import SIZES, Line, cost, size
+from kilocard.dispatch.fair import SHARES, SIZES, Line, cost, size
 from kilocard.dispatch.request import LiveRequest
 from kilocard.routing.queue_depth import DECODE_PER_REQUEST
 
 #: tokens; the dearest request that these tests make
 MOST = 5120
 DEAREST = cost(MOST, MOST)
-DEAREST_OF = {name: min(4.0 ** (step + 1), DEAREST) for step, name in enumerate(SIZES)}
+#: and of each size, by its share
+DEAREST_OF = {name: min(4.0 ** (step + 1), DEAREST) / SHARES[name] for step, name in enumerate(SIZES)}
 TENANTS = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 0.5}
 
 
@@ -137,13 +138,13 @@ def test_a_short_request_does_not_wait_behind_long_ones_of_its_own_tenant() -> N
 
 
 def test_sizes_of_a_tenant_share_its_turns_by_cost() -> None:
-    """The long ones cost 17, the short ones 1: as many tokens of each."""
+    """The long ones cost 17, the short ones 1 and have four times the share: 68 short ones for each long one."""
     line, make = Line(), Maker()
-    for _ in range(200):
+    for _ in range(400):
         line.join(make("a", 4096, 0))
         line.join(make("a"))
-    came = [served(line).prompt for _ in range(180)]
-    assert came.count(4096) == 10
+    came = [served(line).prompt for _ in range(345)]
+    assert came.count(4096) == 5
 
 
 def test_a_tenant_with_several_sizes_gets_no_more() -> None:
@@ -162,17 +163,17 @@ def test_a_tenant_with_several_sizes_gets_no_more() -> None:
 def test_a_size_that_was_idle_has_saved_up_nothing() -> None:
     line, make = Line(), Maker()
     line.join(make("a", 4096, 0))
-    for _ in range(600):
+    for _ in range(800):
         line.join(make("a"))
-    for _ in range(300):
+    for _ in range(400):
         served(line)
     for _ in range(20):
         line.join(make("a", 4096, 0))
-    assert [served(line).prompt for _ in range(90)].count(4096) <= 6, "17 short ones for each, but for one more"
+    assert [served(line).prompt for _ in range(345)].count(4096) <= 6, "68 short ones for each, but for one more"
 
 
 def test_what_sizes_were_charged_is_put_right() -> None:
-    """Of two sizes by what is declared, both use 10 tokens; each ends before the next is sent."""
+    """Of two sizes by what is declared, both use 10 tokens; each ends before the next is sent. Shares are 2 to 1."""
     line, make = Line(), Maker()
     for _ in range(300):
         line.join(make("a", 0, 4096))
@@ -182,7 +183,7 @@ def test_what_sizes_were_charged_is_put_right() -> None:
         request = served(line)
         said.append(request.output)
         line.settle(request, 10)
-    assert abs(said.count(4096) - said.count(10)) <= 2
+    assert abs(2 * said.count(4096) - said.count(10)) <= 4
 
 
 def test_a_tenant_that_waits_no_more_forgets_what_its_sizes_were_charged() -> None:
@@ -348,9 +349,9 @@ class FairSharing(RuleBasedStateMachine):
             self.waiting[tenant].remove(request)
             weight = TENANTS[tenant]
             real = self.real[request.id]
-            self.sizes[tenant][own] += cost(request.prompt, real)
+            self.sizes[tenant][own] += cost(request.prompt, real) / SHARES[own]
             wrong = self.sizes_wrong[tenant]
-            wrong[own] += abs(real - request.output) * DECODE_PER_REQUEST
+            wrong[own] += abs(real - request.output) * DECODE_PER_REQUEST / SHARES[own]
             self.sizes_most_wrong[tenant][own] = max(self.sizes_most_wrong[tenant][own], wrong[own])
             self.had[tenant] += cost(request.prompt, real) / weight
             self.wrong[tenant] += abs(real - request.output) * DECODE_PER_REQUEST / weight
@@ -366,7 +367,7 @@ class FairSharing(RuleBasedStateMachine):
         tenant = request.asked.tenant
         wrong = abs(self.real[request.id] - request.output) * DECODE_PER_REQUEST
         self.wrong[tenant] -= wrong / TENANTS[tenant]
-        self.sizes_wrong[tenant][size_of(request)] -= wrong
+        self.sizes_wrong[tenant][size_of(request)] -= wrong / SHARES[size_of(request)]
         self.line.settle(request, self.real[request.id])
         self._bound()
 
@@ -474,7 +475,7 @@ def test_two_that_always_wait_differ_by_one_request_at_most(outputs: list[int], 
     later=st.lists(st.integers(0, 512 * MOST), min_size=1, max_size=5),
 )
 def test_no_size_starves(held: list[int], before: int, mine: int, later: list[int]) -> None:
-    """INV-23: each other size of the tenant sends B + c + d at most before it, whatever comes after it."""
+    """INV-23: each other size of the tenant sends (B + c) × its share ÷ own + d at most before it, whatever comes."""
     line, make = Line(), Maker()
     dearest = dict.fromkeys(SIZES, 0.0)
     sent = dict.fromkeys(SIZES, 0.0)
@@ -500,4 +501,4 @@ def test_no_size_starves(held: list[int], before: int, mine: int, later: list[in
     assert sent[own] == pytest.approx(ahead)
     for name in SIZES:
         if name != own:
-            assert sent[name] <= ahead + dearest[own] + dearest[name] + 1e-6
+            assert sent[name] <= (ahead + dearest[own]) * SHARES[name] / SHARES[own] + dearest[name] + 1e-6
