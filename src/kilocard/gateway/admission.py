@@ -72,13 +72,8 @@ class Admission:
 
     async def _wait(self, found: Found) -> None:
         replica, pool_name, url = found.endpoint
-        pool = self.spec.pools[pool_name]
-        adapter = engine(pool.engine)
-        path = adapter.readiness_path(pool)
-        names = [model.name for model in self.spec.models.values() if pool_name in model.pools]
-        wanted = wanted_models(adapter, pool, names)
         asked = 0
-        while why := await _why_not(url, path, wanted):
+        while why := await _why_not(url, *self._conditions(pool_name)):
             if asked % SAY_AGAIN == 0:
                 log.warning("replica %s is not let in yet: %s", replica, why)
             asked += 1
@@ -86,6 +81,15 @@ class Admission:
         self._waiting.pop(replica, None)
         self._let_in[replica] = url
         self._apply(found)
+
+    def _conditions(self, pool_name: str) -> tuple[str, set[str]]:
+        """The page that has to answer and the models that have to be listed, by the cluster file of now."""
+        pool = self.spec.pools.get(pool_name)
+        if pool is None:  # it goes with its replicas: whoever tells of that ends this wait
+            return MODELS_PATH, set()
+        adapter = engine(pool.engine)
+        names = [model.name for model in self.spec.models.values() if pool_name in model.pools]
+        return adapter.readiness_path(pool), wanted_models(adapter, pool, names)
 
 
 async def _why_not(url: str, path: str, wanted: set[str]) -> str:

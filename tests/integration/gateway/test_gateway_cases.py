@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from stub_engine import (
@@ -208,6 +209,26 @@ def test_dp_04_a_health_page_is_not_enough_the_model_and_its_adapters_have_to_be
                 assert "/health" in engine.pages_asked
                 assert (await fetch(ready, timeout=1)).status == 503
             engine.listed = b'{"data":[{"id":"base"},{"id":"m"},{"id":"adapter"}]}'
+            async with asyncio.timeout(3):
+                while (await fetch(ready, timeout=1)).status != 200:
+                    await asyncio.sleep(0.02)
+        await engine.stop()
+
+    run(story())
+
+
+def test_dp_04_a_model_that_is_taken_out_of_the_file_is_no_longer_waited_for() -> None:
+    async def story() -> None:
+        engine = StubEngine(answer)
+        await engine.start()
+        async with discovered(engine, "m", "typo") as gateway:
+            ready = f"http://127.0.0.1:{gateway.admin_port}/readyz"
+            async with asyncio.timeout(3):
+                while "/v1/models" not in engine.pages_asked:
+                    await asyncio.sleep(0.02)
+            assert (await fetch(ready, timeout=1)).status == 503
+            models = {"m": gateway.spec.models["m"]}
+            gateway.reload(replace(gateway.spec, models=models))
             async with asyncio.timeout(3):
                 while (await fetch(ready, timeout=1)).status != 200:
                     await asyncio.sleep(0.02)
