@@ -32,6 +32,11 @@ class Row(NamedTuple):
         return self.prompt_tokens + self.output_tokens
 
     @property
+    def known_tokens(self) -> int:
+        """Without a prompt that no engine came to count: it is charged by its bytes, maybe more than was reserved."""
+        return self.output_tokens if self.estimated else self.tokens
+
+    @property
     def counts(self) -> bool:
         """Under limits per minute: those that failed before any content cost nothing."""
         return self.outcome == "ok" or self.tokens > 0

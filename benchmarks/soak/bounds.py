@@ -91,10 +91,10 @@ def judge_limits(
                 [(row.started, 1) for row in counted], at("requests_per_minute"), slack
             ),
             "tokens_per_minute": judge_window(
-                [(row.started, row.tokens) for row in counted], at("tokens_per_minute"), slack
+                [(row.started, row.known_tokens) for row in counted], at("tokens_per_minute"), slack
             ),
             "concurrency": judge_concurrency([(row.started, row.ended) for row in mine], at("concurrency"), slack),
-            "tokens_per_day": _judge_days([(row.started, row.tokens) for row in counted], at("tokens_per_day")),
+            "tokens_per_day": _judge_days([(row.started, row.known_tokens) for row in counted], at("tokens_per_day")),
         }
         for kind, (peak, wrong) in judged.items():
             if peak is not None:

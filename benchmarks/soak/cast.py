@@ -59,7 +59,7 @@ def cast(scale: float) -> dict[str, Tenant]:
         return {"requests_per_minute": some(count)}
 
     def tpm(count: int) -> dict[str, int]:
-        return {"tokens_per_minute": some(count)}
+        return {"tokens_per_minute": round(count * (0.7 + 0.3 * scale))}  # what comes at a rate is short
 
     tenants = [
         Tenant("free", 14),

@@ -72,8 +72,11 @@ async def judge(findings: Findings, layout: Layout, warm_up: float) -> list[str]
 
 
 def _most_deaths(layout: Layout) -> int:
-    """Workers suspect on their own: a body that kills in mid-stream and is sent again may come to another one."""
-    return (DEATHS - 1) * layout.workers + 1
+    """Workers suspect on their own: a body that kills in mid-stream and is sent again may come to another one.
+
+    What it did at the first looks like an outage there, which asks for one death more.
+    """
+    return DEATHS if layout.workers == 1 else (DEATHS - 1) * (layout.workers - 1) + DEATHS + 1
 
 
 def _forbidden(findings: Findings) -> list[bytes]:
