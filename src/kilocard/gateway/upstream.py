@@ -141,12 +141,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._raw = b""
         self._need = -1
         while True:
+            if raw[:5] != b"HTTP/"[: len(raw)]:  # no need to wait for a head that can't come
+                self._fail("the replica's answer is not HTTP")
+                return b""
             end = raw.find(END)
             if end < 0 or end > MAX_HEAD:
                 if len(raw) > MAX_HEAD:
                     self._fail(f"the replica's response head is larger than {MAX_HEAD} bytes")
-                elif raw[:5] != b"HTTP/"[: len(raw)]:  # no need to wait for a head that can't come
-                    self._fail("the replica's answer is not HTTP")
                 else:
                     self._raw = raw
                 return b""

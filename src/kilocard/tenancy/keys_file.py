@@ -25,6 +25,8 @@ def read_keys(text: str, file: str) -> tuple[Key, ...]:
         problems.add(where, problem, advice)
     keys = []
     for tenant, hashes in document.value.items():
+        if not tenant:
+            problems.add((tenant,), "is no name of a tenant", ADVICE)
         if not isinstance(hashes, list):
             problems.add((tenant,), f"is {kind_of(hashes)}, not a list of hashes", ADVICE)
             continue

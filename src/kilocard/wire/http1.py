@@ -152,7 +152,7 @@ class RequestReader:
 
     def on_message_begin(self) -> None:
         self._message = _Partial()
-        self.mid_request = True
+        self.mid_request = not self.ended
 
     def on_url(self, url: bytes) -> None:
         self._message.target += url
@@ -231,6 +231,8 @@ class RequestReader:
 
     def _refuse(self, error: ClientError) -> None:
         """Stops llhttp by raising through it; `feed` raises the same error again, unwrapped."""
+        if self.ended:  # nobody asks what is behind the last request
+            return
         self.error = error
         raise error
 

@@ -154,6 +154,7 @@ def test_new_models_pools_tenants_and_timeouts_hold_from_the_next_request_on(tmp
     async def story() -> None:
         async with following(tmp_path / "c.yaml", engines=1) as setup:
             late = StubEngine(answer)
+            late.listed = b'{"data":[{"id":"inner"}]}'
             await late.start()
             assert (await setup.post({"model": "n", "prompt": "x"}, "/v1/completions")).status == 404
             digest = hashlib.sha256(b"sesame").hexdigest()

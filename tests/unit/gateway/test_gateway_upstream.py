@@ -409,7 +409,10 @@ def test_a_closed_pool_keeps_nothing() -> None:
     assert got.end == "whole" and wire_of(busy).closing
 
 
-@pytest.mark.parametrize("raw", [b"\x16\x03\x01", b"HTTX", b"h", b"HTTP/1.1 100 Continue\r\n\r\nhello"])
+@pytest.mark.parametrize(
+    "raw",
+    [b"\x16\x03\x01", b"HTTX", b"h", b"HTTP/1.1 100 Go on\r\n\r\nhello", b"HTTP/1.1 103 X\r\n\r\n\r\nHTTP/1.1 200 OK"],
+)
 def test_what_cannot_become_a_head_is_not_waited_for(raw: bytes) -> None:
     replica = Replica()
     got = replica.ask(replica.connect(), raw)

@@ -151,3 +151,8 @@ def test_any_text_is_keys_or_a_spec_error(text: str) -> None:
         assert isinstance(read_keys(text, "f"), tuple)
     except SpecError as error:
         assert error.message
+
+
+def test_a_key_without_a_tenant_is_a_mistake() -> None:
+    with pytest.raises(SpecError, match="no name of a tenant"):
+        read_keys("'': ['sha256:" + "0a" * 32 + "']", "keys.yaml")
