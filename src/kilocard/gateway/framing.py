@@ -12,7 +12,7 @@ import msgspec
 
 from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError, UrlTooLong
 from kilocard.gateway import strict
-from kilocard.gateway.head_memo import END, NEVER, around_length, remembered_body
+from kilocard.gateway.head_memo import END, NOTHING, around_length, remembered_body
 from kilocard.gateway.heads import RequestHead, read_request_head
 
 #: requests that are taken apart in one go; what is behind them waits as bytes, which take less memory
@@ -58,7 +58,7 @@ class RequestFramer:
         self._url = self._path = self._query = b""
         self._method = b""
         #: the last head that was found good, and what it said: clients send the same one again and again
-        self._before, self._behind = NEVER, b""
+        self._before, self._behind = NOTHING
         self._memo: RequestHead | None = None
         self._keep_alive = True
         self._version = "1.1"
@@ -161,7 +161,7 @@ class RequestFramer:
 
     def _judge(self, data: bytes, end: int) -> RequestHead:
         """What llhttp says of a head, and what is in it. A good one is remembered."""
-        self._before, self._memo = NEVER, None
+        (self._before, self._behind), self._memo = NOTHING, None
         self._url = b""
         self._complete = self._overrun = False
         parser = self._parser = httptools.HttpRequestParser(self)

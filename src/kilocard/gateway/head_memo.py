@@ -27,8 +27,9 @@ def around_length(raw: bytes) -> tuple[bytes, bytes] | None:
 MAX_DIGITS = 15
 #: ends a head
 END = b"\r\n\r\n"
-#: no head begins with it: what `before` is while nothing is remembered
-NEVER = b"\x00"
+#: what stands before and behind a length while nothing is remembered. No head begins so; data may, but what stands
+#: behind a length never holds the END that ends it
+NOTHING = b"\x00", END
 
 
 def remembered_body(data: bytes, before: bytes, behind: bytes) -> bytes | None:
@@ -50,14 +51,13 @@ class HeadMemo:
     __slots__ = ("before", "behind", "head", "keep_alive")
 
     def __init__(self) -> None:
-        self.before = NEVER
-        self.behind = b""
+        self.before, self.behind = NOTHING
         self.head = ResponseHead(0, b"", b"", False, False, False, False)
         self.keep_alive = False
 
     def remember(self, raw: bytes, head: ResponseHead) -> None:
         around = around_length(raw)
-        self.before, self.behind = (NEVER, b"") if around is None else around
+        self.before, self.behind = NOTHING if around is None else around
         self.head = head
         self.keep_alive = not head.close
 

@@ -411,7 +411,14 @@ def test_a_closed_pool_keeps_nothing() -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [b"\x16\x03\x01", b"HTTX", b"h", b"HTTP/1.1 100 Go on\r\n\r\nhello", b"HTTP/1.1 103 X\r\n\r\n\r\nHTTP/1.1 200 OK"],
+    [
+        b"\x16\x03\x01",
+        b"\x000\r\n\r\n",  # nothing is remembered, and this looks like nothing
+        b"HTTX",
+        b"h",
+        b"HTTP/1.1 100 Go on\r\n\r\nhello",
+        b"HTTP/1.1 103 X\r\n\r\n\r\nHTTP/1.1 200 OK",  # its status line would go on as a field
+    ],
 )
 def test_what_cannot_become_a_head_is_not_waited_for(raw: bytes) -> None:
     replica = Replica()
