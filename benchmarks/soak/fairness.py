@@ -9,6 +9,8 @@ from benchmarks.soak.books import Row
 
 #: waits of each that a comparison needs
 ENOUGH = 30
+#: seconds that are chance
+CHANCE = 0.25
 
 
 class Waits(NamedTuple):
@@ -43,5 +45,5 @@ def judge_waits(found: Mapping[str, Waits], flood: str, others: Iterable[str]) -
         for tenant in others
         if (mine := found.get(tenant)) is not None
         and mine.requests >= ENOUGH
-        and (mine.median > flooding.median or mine.p90 > flooding.p90)
+        and (mine.median > flooding.median + CHANCE or mine.p90 > flooding.p90 + CHANCE)
     ]

@@ -142,7 +142,7 @@ async def _run(
     watching = asyncio.create_task(watch.run())
     breaking = asyncio.create_task(chaos.run())
     began = time.monotonic()
-    print(f"gateway {gateway.child.pid}, {len(engines.all)} replicas, {options}")
+    print(f"gateway {gateway.child.pid}, {len(engines.all)} replicas, {options}", flush=True)
     while (at := time.monotonic() - began) < options.seconds:
         done, _ = await asyncio.wait(
             [watching, breaking, *running], timeout=min(10.0, options.seconds - at), return_when=asyncio.FIRST_EXCEPTION
@@ -174,7 +174,7 @@ async def _run(
     excuses = Excuses(chaos, crowds, history, watch, tenants)
     findings = Findings(results, excuses, poison.deaths, in_force, keys.made, counted, utc)
     violations = left + watch.violations + history.violations
-    violations += await judge(findings, layout, min(90.0, options.seconds / 3))
+    violations += await judge(findings, layout, options.seconds / 2)
     if arrivals is not None:
         print(f"\n{arrivals.sent / options.seconds:.0f} requests a second were sent at random moments, "
               f"{arrivals.kept_back} kept back")  # fmt: skip
