@@ -135,7 +135,7 @@ async def _run(
     if redis is not None:
         doing.append(redis.run(history, stopping))
     if certificates is not None:
-        doing.append(certificates.run(gateway.port, history, stopping))
+        doing.append(certificates.run(gateway.port, history, stopping, rubbish=options.workers == 1))
     if options.workers > 1:
         doing.append(WorkerKills(gateway, history, seed).run(stopping))
     running = [asyncio.create_task(one) for one in doing]
