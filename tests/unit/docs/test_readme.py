@@ -62,7 +62,7 @@ def rows(text: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("proxy", ["nginx", "kilocard", "vllm-router", "haproxy"])
+@pytest.mark.parametrize("proxy", ["nginx", "kilocard", "vllm-router", "kilocard-compiled"])
 def test_numbers_are_those_of_the_benchmark(proxy: str) -> None:
     """Fix: copy the row's µs/request, × nginx, µs/chunk and × nginx from benchmarks/README.md to both READMEs."""
     measured = rows((ROOT / "benchmarks" / "README.md").read_text())[proxy]
