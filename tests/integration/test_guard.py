@@ -100,9 +100,10 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
 def test_sigterm_goes_to_the_engine_alone() -> None:
     """Engines end their children in order; a signal to all of them would cut that short."""
     code = (
-        "import signal, subprocess, sys, time\n"
+        "import os, signal, subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-I', '-S', '-c', 'import time; time.sleep(60)'])\n"
-        "def end(number, frame): print('child', child.poll(), flush=True); sys.exit(3)\n"
+        # not print(): the signal may come in the middle of the other one
+        "def end(number, frame): os.write(1, f'child {child.poll()}\\n'.encode()); os._exit(3)\n"
         "signal.signal(signal.SIGTERM, end)\n"
         "print(child.pid, flush=True)\n"
         "time.sleep(60)\n"

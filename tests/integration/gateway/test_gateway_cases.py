@@ -411,7 +411,7 @@ def test_43_the_time_to_the_first_token_is_that_of_the_first() -> None:
                 for one in page.samples
                 if one.name == "kilocard_time_to_first_token_seconds_sum" and one.labels["model"] == "m"
             )
-            assert 0.1 <= seconds < 0.6
+            assert 0.09 <= seconds < 0.6  # uvloop's timers count in whole milliseconds
 
     run(story())
 
