@@ -80,7 +80,10 @@ class Layout:
                 "gateway": self._gateway(variant),
                 "models": {
                     # killed every few seconds, as spot instances are: see docs/protection.md
-                    MODEL: {"pools": {"left": left, "right": right, "own": 1}, "quarantine": {"deaths": 3}}
+                    MODEL: {
+                        "pools": {"left": left, "right": right, "own": 1},
+                        "quarantine": {"deaths": 3, "ttl": "60s"},
+                    }
                     | model
                     | hedge,
                     FRAGILE: {"pools": {"fragile": 1}, "quarantine": {"deaths": DEATHS, "ttl": "60s"}} | model,
