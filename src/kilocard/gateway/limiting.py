@@ -83,7 +83,12 @@ class Limiting:
             return
         used = exchange.used
         inbound = exchange.inbound
-        tokens: int | None = used.prompt + used.output
+        prompt = used.prompt
+        if used.estimated and prompt == inbound.prompt_tokens:
+            prompt = min(
+                prompt, grant.ask.prompt_tokens
+            )  # no engine counted it: one guess must not pass another's bound
+        tokens: int | None = prompt + used.output
         if used is NOTHING:
             tokens = grant.tokens if outcome == "ok" else None  # ok: the engine did not say what it used
         elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
