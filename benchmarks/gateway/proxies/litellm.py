@@ -30,7 +30,13 @@ class LiteLLM(Proxy):
         return [*argv, "--num_workers", "1"]
 
     def env(self) -> dict[str, str]:
-        return {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_TELEMETRY": "False"}
+        return {
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_LOG": "ERROR",
+            "LITELLM_TELEMETRY": "False",
+            # on loopback, for as long as the benchmark runs; without it (1.110) there is no start without a master key
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+        }
 
     def version(self) -> str:
         return "litellm"
