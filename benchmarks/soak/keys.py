@@ -15,7 +15,7 @@ from benchmarks.soak.results import End
 #: seconds between two keys
 PAUSE = 8.0
 #: seconds in which gateways follow the store: about two, and the time of a request on a busy machine
-FOLLOWED = 6.0
+FOLLOWED = 12.0
 _UNKNOWN = frozenset({"invalid_api_key"})
 
 
