@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_ports import free_port, until_answers
+from answering import until_answers
 
+from free_ports import free_port
 from kilocard.core.errors import CapacityError
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.net.client import fetch

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,16 +18,12 @@ from typing import Any
 import yaml
 from openai import AsyncOpenAI, OpenAI
 
+from free_ports import free_port
+
 #: seconds: two engines that import torch on two shared cores
 START = 300.0
 STOP = 60.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback, whatever proxy is configured
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def page(url: str) -> str:

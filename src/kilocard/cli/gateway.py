@@ -11,11 +11,12 @@ from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import ClusterFile, gateway_of, supervisor_of, warnings
+from kilocard.cli.wiring import ClusterFile, gateway_of, supervisor_of
 from kilocard.core.errors import UsageError
 from kilocard.gateway.reloader import Reloader
 from kilocard.gateway.server import Gateway
 from kilocard.spec.load import Digests
+from kilocard.tenancy.openness import exposures
 
 #: more than that is a typing mistake
 MOST_WORKERS = 256
@@ -36,7 +37,7 @@ def gateway(
     file = ClusterFile(cluster, port, admin_port)
     digests: Digests = {}
     spec = file.read(digests)
-    for warning in warnings(spec):
+    for warning in exposures(spec):
         notes.print(f"[yellow]{escape(warning)}[/]")
     started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.endpoints and not pool.dns]
 

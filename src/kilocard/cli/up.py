@@ -13,11 +13,12 @@ from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
-from kilocard.cli.wiring import ClusterFile, LocalCluster, listening_on, warnings
+from kilocard.cli.wiring import ClusterFile, LocalCluster, listening_on
 from kilocard.core.errors import UsageError
 from kilocard.gateway.reloader import Reloader
 from kilocard.spec.load import Digests
 from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
+from kilocard.tenancy.openness import exposures
 
 #: how often the states of replicas are looked at for news, in seconds
 LOOK = 0.2
@@ -61,7 +62,7 @@ def up(
                 "For real answers: pip install 'kilocard\\[local]'"
             )
         spec = listening_on(spec, port, admin_port)
-    for warning in warnings(spec):
+    for warning in exposures(spec):
         notes.print(f"[yellow]{escape(warning)}[/]")
     running.run(lambda stopping: _main(spec, file, digests, stopping))
 

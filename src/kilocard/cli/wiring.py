@@ -38,7 +38,7 @@ from kilocard.stores.redis_limits import RedisLimits
 from kilocard.tenancy.access import Access
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.limits import has_budgets
-from kilocard.tenancy.openness import exposures, refuse_open
+from kilocard.tenancy.openness import refuse_open
 from kilocard.workers.supervisor import Supervisor
 
 
@@ -82,11 +82,6 @@ def _port(port: int) -> int:
     if not 0 <= port <= 65535:
         raise UsageError(f"{port} is not a port: use 1–65535, or 0 for any free one")
     return port
-
-
-def warnings(spec: ClusterSpec) -> list[str]:
-    """What whoever starts this cluster should know at once, a sentence each."""
-    return exposures(spec)
 
 
 def cache_dir() -> Path:

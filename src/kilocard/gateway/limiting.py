@@ -85,9 +85,8 @@ class Limiting:
         inbound = exchange.inbound
         prompt = used.prompt
         if used.estimated and prompt == inbound.prompt_tokens:
-            prompt = min(
-                prompt, grant.ask.prompt_tokens
-            )  # no engine counted it: one guess must not pass another's bound
+            # No engine counted it, so both are guesses, and what was reserved is the bound.
+            prompt = min(prompt, grant.ask.prompt_tokens)
         tokens: int | None = prompt + used.output
         if used is NOTHING:
             tokens = grant.tokens if outcome == "ok" else None  # ok: the engine did not say what it used

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kilocard.stores.redis_link import Waiting
 from kilocard.stores.redis_scripts import Form
 from kilocard.stores.resp import Reply
 from kilocard.tenancy.ledger import Lease
-from kilocard.tenancy.limits import Ask, Denied, Grant
+from kilocard.tenancy.limits import Ask, Done
 
 if TYPE_CHECKING:
     from kilocard.stores.redis_limits import RedisLimits
 
-Done = Callable[[Grant | Denied], None]
 GRANTED, DENIED = b"G"[0], b"D"[0]
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from kilocard.stores.redis_asked import GRANTED, Charge, Done, Reserve, Settle
+from kilocard.stores.redis_asked import GRANTED, Charge, Reserve, Settle
 from kilocard.stores.redis_keeper import SILENT, Keeper
 from kilocard.stores.redis_link import RedisLink, Waiting
 from kilocard.stores.redis_scripts import Form, number
@@ -26,7 +26,7 @@ from kilocard.stores.redis_url import parse
 from kilocard.stores.resp import Reply, ReplyError
 from kilocard.tenancy.alone import Alone
 from kilocard.tenancy.ledger import Entry, Ledger, Part, Seat
-from kilocard.tenancy.limits import Ask, Grant, Scope, Used
+from kilocard.tenancy.limits import Ask, Done, Grant, Scope, Used
 from kilocard.tenancy.periods import Periods, periods
 from kilocard.tenancy.shared import denied, granted, known_of
 from kilocard.tenancy.store_status import StoreStatus

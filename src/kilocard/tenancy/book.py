@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kilocard.tenancy.budget import Budget, BudgetKey
 from kilocard.tenancy.denial import exceeding, later, never
-from kilocard.tenancy.limits import Ask, Denied, Grant, Scope, Standing, Used
+from kilocard.tenancy.limits import Ask, Denied, Done, Grant, Scope, Standing, Used
 from kilocard.tenancy.periods import Periods, periods
 from kilocard.tenancy.place import Account, Block, Place, tighter
 
@@ -37,7 +37,7 @@ class Book:
 
     # -- LimitStore
 
-    def reserve(self, ask: Ask, now: float, done: Callable[[Grant | Denied], None]) -> None:
+    def reserve(self, ask: Ask, now: float, done: Done) -> None:
         done(self.decide(ask, now))
 
     def decide(self, ask: Ask, now: float) -> Grant | Denied:

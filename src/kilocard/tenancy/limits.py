@@ -137,6 +137,10 @@ class Denied(NamedTuple):
     tokens_left: Standing | None
 
 
+#: who is told the answer to an Ask
+Done = Callable[[Grant | Denied], None]
+
+
 class Used(NamedTuple):
     """The counters of one scope. Tokens are real ones of what has ended and reserved ones of what runs."""
 
@@ -168,7 +172,7 @@ def has_budgets(tenants: Iterable[TenantSpec]) -> bool:
 class LimitStore(Protocol):
     """What keeps count. `now` is monotonic seconds of the caller's clock; calls come from one thread."""
 
-    def reserve(self, ask: Ask, now: float, done: Callable[[Grant | Denied], None]) -> None:
+    def reserve(self, ask: Ask, now: float, done: Done) -> None:
         """All scopes of `ask`, or none.
 
         `done` is called exactly once: before this returns by a store in memory, later by one that is elsewhere. It is

@@ -14,13 +14,11 @@ from typing import NamedTuple
 
 from kilocard.spec.model import TenantLimits
 from kilocard.tenancy.book import Book
-from kilocard.tenancy.limits import Ask, Denied, Grant, LimitStore, Scope, Used
+from kilocard.tenancy.limits import Ask, Denied, Done, Grant, LimitStore, Scope, Used
 from kilocard.workers import messages as words
 
 #: seconds that an answer may take
 PATIENCE = 2.0
-
-Done = Callable[[Grant | Denied], None]
 
 
 class _Waiting(NamedTuple):

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from ambiguous import BODY, CASES, LOOSER, PATH, STRICTER, TAKEN, request
 from stub_engine import Setup, answer, gateway_over, run
-from two_readers import Got, Recorder, ask, free_port, nginx
+from two_readers import Got, Recorder, ask, nginx
 
+from free_ports import free_port
 from kilocard.core.replica import Endpoint, Found, Lost
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,13 +132,6 @@ _SERVER = """
     location / {{ proxy_pass http://to{port}; proxy_http_version 1.1; proxy_set_header Connection ""; }}
   }}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

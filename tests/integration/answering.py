@@ -1,18 +1,11 @@
-"""Ports for processes that tests start, and the wait until something answers there."""
+"""Waits until a process that a test started answers."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from kilocard.core.errors import UpstreamError
 from kilocard.net.client import fetch
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 async def until_answers(url: str, seconds: float = 20.0) -> None:
