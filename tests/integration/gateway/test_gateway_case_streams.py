@@ -366,10 +366,11 @@ def test_gw_23_an_engine_that_says_200_and_never_a_token_is_out_until_it_makes_o
 
 def test_gw_13_a_hung_replica_slows_nobody_for_long() -> None:
     """It accepts connections and says nothing. The others answer as ever; what went there is answered by them."""
-    limits = Timeouts(connect=0.5, first_token=0.5, first_token_per_prompt_token=0, per_output_token=0, total=10)
+    unit = 0.3  # seconds that an answer takes; long beside what a busy machine adds to it
+    limits = Timeouts(connect=0.5, first_token=5 * unit, first_token_per_prompt_token=0, per_output_token=0, total=10)
 
     async def works(asked: Asked, wire: Wire) -> None:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(unit)
         await answer(asked, wire)
 
     async def story() -> None:
@@ -385,12 +386,12 @@ def test_gw_13_a_hung_replica_slows_nobody_for_long() -> None:
             assert {await ask(n) for n in range(3)} == {200}
             statuses = await asyncio.gather(*(ask(n) for n in range(3, 60)))
             assert set(statuses) == {200}
-            quick = sum(seconds < 0.4 for seconds in took.values())
+            quick = sum(seconds < 4 * unit for seconds in took.values())
             assert quick >= 36, "two of three go to those that answer, and are not behind those that wait"
-            assert max(took.values()) < 1.5
+            assert max(took.values()) < 15 * unit
             assert replica(setup)["state"] != "ready"
             assert set(await asyncio.gather(*(ask(n) for n in range(60, 80)))) == {200}
-            assert max(took[n] for n in range(60, 80)) < 0.45, "and now nobody goes there"
+            assert max(took[n] for n in range(60, 80)) < 4.5 * unit, "and now nobody goes there"
 
     run(story())
 
