@@ -36,6 +36,7 @@ HOUSE = {
     "wire": room(1, "core", "msgspec httptools", pure=True),
     "metrics": room(1, "core", pure=True),
     "perf": room(1, "core", pure=True),
+    "workload": room(1, "core", pure=True),
     "engines": room(2, "core spec metrics", pure=True),
     "routing": room(2, "core", pure=True),
     # asyncio shells of HTTP/1.1 shared by scrape, backends, the admin listener and the emulator
@@ -50,13 +51,16 @@ HOUSE = {
         4, "core spec wire metrics engines dispatch scrape net tenancy", "uvloop httptools msgspec opentelemetry"
     ),
     "backends": room(4, "core spec engines net", "xllamacpp"),
+    # it reads the engines' own gauges beside its own clock, by the names that engines/ knows
+    "bench": room(4, "core wire metrics perf workload engines net", "httptools msgspec uvloop"),
+    "planner": room(5, "core spec engines perf workload sim", pure=True),
     "emulator": room(5, "core wire perf sim metrics net", "msgspec"),
     # several gateway processes on one port: supervisor, link between the processes
     "workers": room(5, "core spec wire metrics engines dispatch scrape net tenancy stores gateway", "msgspec uvloop"),
     "cli": room(
         6,
-        "core spec wire metrics perf engines routing net tenancy dispatch scrape stores sim gateway backends emulator "
-        "workers",
+        "core spec wire metrics perf workload engines routing net tenancy dispatch scrape stores sim gateway backends "
+        "bench planner emulator workers",
         "typer rich uvloop msgspec yaml",
     ),
 }
