@@ -164,23 +164,26 @@ class Engine:
         self.settle()
         if not self._running and not self._waiting:
             return None
-        batch, prefill_tokens, decode_seqs, kv_read, preempted = self._schedule_running()
+        batch, prefill_tokens, decode_seqs, kv_read, attended, preempted = self._schedule_running()
         admitted: list[str] = []
         if not preempted and self._waiting:
-            prefill_tokens, kv_read = self._admit(batch, prefill_tokens, decode_seqs, kv_read, admitted, now)
+            prefill_tokens, kv_read, attended = self._admit(
+                batch, prefill_tokens, decode_seqs, kv_read, attended, admitted, now
+            )
         if not batch:
             raise AssertionError("the engine has requests and can run none of them")
         emitted, finished = self._emit(batch)
         self.counters.steps += 1
-        duration = self.profile.step_s(prefill_tokens, decode_seqs, kv_read)
+        duration = self.profile.step_s(prefill_tokens, decode_seqs, kv_read, attended)
         return StepResult(duration, emitted, finished, admitted, preempted, prefill_tokens, decode_seqs)
 
-    def _schedule_running(self) -> tuple[list[Sequence], int, int, int, list[str]]:
-        """(batch, prefill tokens, decoding sequences, KV tokens read, preempted ids)."""
+    def _schedule_running(self) -> tuple[list[Sequence], int, int, int, float, list[str]]:
+        """(batch, prefill tokens, decoding sequences, KV tokens read, pairs of prefill attention, preempted ids)."""
         running, pool = self._running, self.pool
         block_size = pool.block_size
         budget = self.token_budget
         prefill_tokens = decode_seqs = kv_read = index = 0
+        attended = 0.0
         preempted: list[str] = []
         batch: list[Sequence] = []
         while index < len(running) and budget > 0:
@@ -196,12 +199,13 @@ class Engine:
                 decode_seqs += 1
             else:
                 prefill_tokens += new
+                attended += new * (computed - new / 2)
             sequence.computed = computed
             kv_read += computed
             budget -= new
             batch.append(sequence)
             index += 1
-        return batch, prefill_tokens, decode_seqs, kv_read, preempted
+        return batch, prefill_tokens, decode_seqs, kv_read, attended, preempted
 
     def _grow(self, sequence: Sequence, tokens: int, preempted: list[str]) -> bool:
         """Get the blocks for `tokens`, from the tail of the running requests if need be."""
@@ -226,9 +230,10 @@ class Engine:
         prefill_tokens: int,
         decode_seqs: int,
         kv_read: int,
+        attended: float,
         admitted: list[str],
         now: float,
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, float]:
         budget = self.token_budget - prefill_tokens - decode_seqs
         waiting, running, pool = self._waiting, self._running, self.pool
         while waiting and budget > 0 and len(running) < self.max_num_seqs:
@@ -252,9 +257,10 @@ class Engine:
                 self.counters.prefix_hits += sequence.cached
             prefill_tokens += new
             kv_read += sequence.computed
+            attended += new * (sequence.computed - new / 2)
             budget -= new
             batch.append(sequence)
-        return prefill_tokens, kv_read
+        return prefill_tokens, kv_read, attended
 
     def _emit(self, batch: list[Sequence]) -> tuple[list[tuple[str, int]], list[str]]:
         counters = self.counters

@@ -29,6 +29,27 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
     assert profile.kv_blocks == 62
 
 
+def test_weights_are_read_while_the_products_run() -> None:
+    """The roofline: a step takes the longer of the two, and the rest on top."""
+    profile = Profile.from_mapping({**PLAIN, "weights_s": 0.05, "sequence_s": 0.0001, "attention_s": 1e-8})
+    assert profile.step_s(0, 2, 0) == pytest.approx(0.01 + 0.05 + 2 * 0.0001)
+    assert profile.step_s(1000, 2, 0) == pytest.approx(0.01 + 1000 * 0.0001 + 2 * 0.001 + 2 * 0.0001)
+    assert profile.step_s(0, 0, 0, attended=1e6) == pytest.approx(0.01 + 0.05 + 0.01)
+
+
+def test_a_small_batch_touches_few_experts() -> None:
+    profile = Profile.from_mapping({**PLAIN, "experts_s": 0.1, "expert_share": 0.25, "decode_seq_s": 0})
+    assert profile.step_s(0, 1, 0) == pytest.approx(0.01 + 0.1 * 0.25)
+    assert profile.step_s(0, 2, 0) == pytest.approx(0.01 + 0.1 * (1 - 0.75**2))
+    assert profile.step_s(0, 100, 0) == pytest.approx(0.01 + 0.1)
+
+
+def test_an_old_profile_file_is_the_linear_model_still() -> None:
+    profile = Profile.from_mapping(PLAIN)
+    assert profile.step_s(100, 2, 1000, attended=1e9) == profile.step_s(100, 2, 1000)
+    assert (profile.engine, profile.error) == ("", None)
+
+
 def test_a_mapping_goes_there_and_back() -> None:
     for profile in BUILTIN.values():
         assert Profile.from_mapping(profile.to_mapping()) == profile
@@ -45,6 +66,10 @@ def test_a_mapping_goes_there_and_back() -> None:
         ({"max_num_seqs": True}, "profile.max_num_seqs"),
         ({"provenance": "guessed"}, "none of modelled, measured"),
         ({"name": ""}, "profile.name"),
+        ({"expert_share": 0}, "profile.expert_share: 0 is not a share"),
+        ({"weights_s": "fast"}, "profile.weights_s: 'fast' is not a time"),
+        ({"error": -0.1}, "profile.error: -0.1 is not a relative error"),
+        ({"date": 20261130}, "profile.date: 20261130 is not a text"),
         ({"stepfixed": 1}, "profile.stepfixed: unknown key"),
     ],
 )

@@ -220,6 +220,16 @@ def test_whatever_comes_nothing_is_lost(
     assert admitted == [name for name in arrivals if name in set(admitted)]  # first come, first admitted
 
 
+@pytest.mark.parametrize("budget", [64, 50, 7])
+def test_attention_over_a_long_prompt_costs_the_same_however_it_is_chunked(budget: int) -> None:
+    """Half of the prompt's square in pairs, at 1 µs each, beside the steps' other parts."""
+    e = engine(max_num_batched_tokens=budget, attention_s=1e-6)
+    e.add("long", 800, 1, now=0.0)
+    steps = drain(e)
+    rest = len(steps) * 1.0 + 800 * 0.01
+    assert sum(each.duration_s for each in steps) - rest == pytest.approx(800 * 800 / 2 * 1e-6)
+
+
 def closed_loop(profile: Profile, streams: int, each: int, prompt: int, output: int, **limits: int) -> dict[str, float]:
     """`streams` clients that send `each` requests one after the other."""
     e = Engine(profile, **limits)
