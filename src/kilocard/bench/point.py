@@ -50,6 +50,9 @@ class Point:
     records: list[RequestRecord] = field(default_factory=list)
     #: sent before the window, for warm-up
     warmup: int = 0
+    #: those of them that still ran when the window began: what they delivered in it is throughput, but their latencies
+    #: are warm-up's
+    carried: list[RequestRecord] = field(default_factory=list)
     samples: list[EngineSample] = field(default_factory=list)
     client: ClientHealth = field(default_factory=ClientHealth)
     repeat: int = 0

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from kilocard.core import latency
 
+#: the `error` of a request that still ran when the measurement ended: no fault of the server, but no answer either
+CUT_OFF = "cut off at the end"
+
 
 @dataclass(slots=True)
 class RequestRecord:
