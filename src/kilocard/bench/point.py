@@ -31,8 +31,14 @@ class ClientHealth:
 
     #: of one core
     cpu_share: float = 0.0
-    #: how late the client's own timers and reads ran, 99th percentile
+    #: the larger of the two below: how wrong the client may have made a time, 99th percentile
     lag_p99_s: float = 0.0
+    #: how long after its time it acted (sends, timers), 99th percentile
+    late_p99_s: float = 0.0
+    #: how far off a time of arrival may be, 99th percentile of all arrivals
+    blur_p99_s: float = 0.0
+    #: of the time in which it wanted a processor, the share in which it had none
+    starved_share: float = 0.0
     #: a reason in words when the client's numbers can't be trusted
     limited: str | None = None
 

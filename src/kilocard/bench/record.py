@@ -36,7 +36,7 @@ class RequestRecord:
     cached_tokens: int | None = None
     #: gaps between arrivals that carried tokens: one fewer than arrivals
     gaps_s: array[float] = field(default_factory=lambda: array("d"))
-    #: of the text in the first and in the last arrival, characters; a server that holds text back shows here
+    #: share of the text that came in the last arrival, by characters, 0 to 1: a server that holds text back shows here
     last_share: float = 0.0
     #: what came first: "content", "reasoning" or "tool_calls"
     first_kind: str | None = None

@@ -1,0 +1,117 @@
+"""The client watches itself: were its numbers the server's, or its own?
+
+Three things can falsify a measurement, and each is measured rather than guessed:
+
+- *late*: how long after its time the client acted: a request sent after its intended time, a freed slot taken up again,
+  a heartbeat each 10 ms between them. Lateness of sends stands in the latencies, since those count from the intended
+  time.
+- *blur*: how far off a time of arrival may be. With the kernel's receive stamp the last event of a read is exact; the
+  events before it (the client was not back in time to read them apart) may have come any time since the socket was
+  last looked at. Without kernel stamps every event has the time from one look to the next as its blur.
+- *starved*: of the time in which the client wanted a processor, the share in which it had to wait for one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Iterable
+
+from kilocard.bench.point import ClientHealth
+
+#: seconds between heartbeats
+BEAT_S = 0.01
+#: of one core: beyond it, queueing in the client itself begins
+MAX_CPU_SHARE = 0.9
+#: 99th percentile of lateness or blur, seconds: 2 % of a TTFT of 250 ms
+MAX_LAG_S = 0.005
+#: waiting for a processor for more than this share is starvation where it also makes the client late by more than 1 ms
+MAX_STARVED_SHARE = 0.2
+STARVED_LAG_S = 0.001
+
+
+class Watch:
+    """Start it with the measurement, in the thread that drives the load; `health()` at the end, in the same thread."""
+
+    def __init__(self, slept_s: float = 0.0) -> None:
+        self.late = array("d")
+        self.beats = array("d")
+        #: only those above 0; `arrivals` counts all
+        self.blur = array("d")
+        self.arrivals = 0
+        self.unsent = 0
+        #: what the loop's count of its sleep was at the start
+        self._slept_s = slept_s
+        self._cpu_s = time.thread_time()
+        self._wall_s = time.monotonic()
+        self._delay_s = _run_delay_s()
+
+    def arrived(self, events: int, blur_of_last_s: float, blur_s: float) -> None:
+        """`events` token arrivals out of one read."""
+        self.arrivals += events
+        if blur_of_last_s > 0.0:
+            self.blur.append(blur_of_last_s)
+        if events > 1 and blur_s > 0.0:
+            self.blur.extend([blur_s] * (events - 1))
+
+    def health(self, slept_s: float) -> ClientHealth:
+        """`slept_s`: seconds for which the loop has slept since nothing was to do, counted like the start's."""
+        wall = max(1e-9, time.monotonic() - self._wall_s)
+        cpu = time.thread_time() - self._cpu_s
+        delay = _run_delay_s()
+        if delay is not None and self._delay_s is not None:
+            waited = delay - self._delay_s
+        else:  # no schedstat: what neither slept nor ran was waiting
+            waited = max(0.0, wall - (slept_s - self._slept_s) - cpu)
+        late = max(percentile_99(self.late, len(self.late)), percentile_99(self.beats, len(self.beats)))
+        blur = percentile_99(self.blur, self.arrivals)
+        health = ClientHealth(
+            cpu_share=cpu / wall,
+            lag_p99_s=max(late, blur),
+            late_p99_s=late,
+            blur_p99_s=blur,
+            starved_share=waited / (waited + cpu) if waited + cpu > 0 else 0.0,
+        )
+        health.limited = judge(health, self.unsent)
+        return health
+
+
+def judge(health: ClientHealth, unsent: int = 0) -> str | None:
+    """Why these numbers can't be trusted, or None."""
+    if unsent:
+        return f"{unsent} requests could not be sent: all of the client's sockets were in use"
+    if health.cpu_share > MAX_CPU_SHARE:
+        return f"the client used {health.cpu_share:.0%} of its core: run it on a faster one, or spread the load"
+    starved = health.starved_share > MAX_STARVED_SHARE
+    if starved and health.lag_p99_s > STARVED_LAG_S:
+        return (
+            f"the client waited for a processor {health.starved_share:.0%} of the time that it needed one, "
+            f"and was {health.lag_p99_s * 1e3:.1f} ms late (p99): give it a core of its own"
+        )
+    if health.late_p99_s > MAX_LAG_S:
+        return f"the client acted {health.late_p99_s * 1e3:.1f} ms late (p99): it has more to do than one core can"
+    if health.blur_p99_s > MAX_LAG_S:
+        return f"times of arrival are uncertain by {health.blur_p99_s * 1e3:.1f} ms (p99): the client reads too slowly"
+    return None
+
+
+def percentile_99(values: Iterable[float], count: int) -> float:
+    """Nearest rank among `count` values, of which those not given are 0."""
+    ordered = sorted(values)
+    below = int(0.99 * count) - (count - len(ordered))
+    return ordered[min(below, len(ordered) - 1)] if ordered and below >= 0 else 0.0
+
+
+def _run_delay_s() -> float | None:
+    """Seconds that this thread has spent runnable but not running; None where the kernel does not say."""
+    try:
+        descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fields = os.read(descriptor, 128).split()
+    finally:
+        os.close(descriptor)
+    # All zero: compiled in but switched off.
+    return int(fields[1]) * 1e-9 if len(fields) == 3 and fields[0] != b"0" else None
