@@ -1,6 +1,7 @@
 """What goes wrong with a request, in the words of the report: a closed list, but for status and code.
 
-`record.CUT_OFF` is the one that is no failure. A failed request keeps what was seen of it before (first_s, gaps, usage), so that a report can say how far it came.
+`record.CUT_OFF` is the one that is no failure. A failed request keeps what was seen of it before
+(first_s, gaps, usage), so that a report can say how far it came.
 """
 
 from __future__ import annotations
