@@ -95,6 +95,7 @@ CLIENT = _client("""
 COMMANDS = _other("""
 invalid_cluster_file | the cluster file has errors; all of them are listed with their lines | fix them
 usage_error | the command line makes no sense | `--help`
+invalid_trace | a trace cannot be read; the message has the lines | [workloads](../workloads.md#traces)
 bad_url | not an http:// URL | write `http://host:port`
 address_in_use | can't listen there | another gateway runs? `--port`, `--admin-port`
 worker_failed | a worker of `--workers` ended before it served | its lines on standard error; `--workers 1`

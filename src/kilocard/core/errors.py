@@ -3,6 +3,7 @@
     KilocardError                      500  exit 1
     ├── SpecError                      400  exit 2   the cluster file is wrong
     ├── UsageError                     400  exit 2   the command line is wrong
+    ├── TraceError                     400  exit 2   a file of requests can't be read
     ├── ClientError                    400  exit 1   "they" (the client) broke it
     │   ├── Unauthorized               401   no API key, or one that is not known here
     │   ├── Forbidden                  403   a known key that may not do this
@@ -70,6 +71,14 @@ class UsageError(KilocardError):
     http_status = 400
     exit_code = 2
     kind = default_code = "usage_error"
+
+
+class TraceError(KilocardError):
+    """A trace (a file of requests) can't be used. `str()` lists the problems, one a line, with their line numbers."""
+
+    http_status = 400
+    exit_code = 2
+    kind = default_code = "invalid_trace"
 
 
 class ClientError(KilocardError):
