@@ -15,7 +15,7 @@ from kilocard.gateway.heads import read_request_head, read_response_head, status
 NEVER_TO_A_REPLICA = [
     "connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
     "trailer", "transfer-encoding", "upgrade", "accept-encoding", "expect", "forwarded", "host", "x-forwarded-for",
-    "x-forwarded-host", "x-forwarded-proto", "x-kilocard-timeout", "x-real-ip", "x-request-id",
+    "x-forwarded-host", "x-forwarded-proto", "x-kilocard-receipt", "x-kilocard-timeout", "x-real-ip", "x-request-id",
     "authorization", "x-api-key",  # these two in `credentials`
 ]  # fmt: skip
 NEVER_TO_A_CLIENT = [
@@ -46,7 +46,9 @@ others = st.lists(st.tuples(names, values), max_size=8).map(
     lambda fields: [
         name.encode() + b":" + value
         for name, value in fields
-        if name.lower() not in {*NEVER_TO_A_REPLICA, *NEVER_TO_A_CLIENT}
+        # `content_type` goes no further though `content-type` does: CGI servers take the one for the other
+        if name.lower().replace("_", "-") not in {*NEVER_TO_A_REPLICA, *NEVER_TO_A_CLIENT}
+        and name.lower() not in {"content_type", "content_encoding"}
     ]
 )
 
