@@ -1,0 +1,85 @@
+"""Fields of a config.json: other names for the same thing, what a class leaves out, and problems collected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: What transformers fills in when the file is silent (configuration classes of transformers 5); only where real
+#: checkpoints rely on it.
+CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
+    "gemma": {"head_dim": 256, "vocab_size": 256000},
+    "gemma2": {"head_dim": 256, "sliding_window": 4096, "sliding_window_pattern": 2, "num_key_value_heads": 4},
+    "gemma3_text": {
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208,
+        "sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072,
+    },
+    "cohere2": {"sliding_window_pattern": 4, "sliding_window": 4096},
+    "llama4_text": {"attention_chunk_size": 8192, "intermediate_size_mlp": 16384, "interleave_moe_layer_step": 1},
+    "gpt2": {"vocab_size": 50257},
+    "mistral": {"max_position_embeddings": 131072},
+    "llama": {"max_position_embeddings": 2048},
+}  # fmt: skip
+#: the same by the name of the class, for flat entries, which have no model_type
+FAMILY_DEFAULTS = {
+    "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3_text", "Gemma3ForConditionalGeneration": "gemma3_text",
+    "GemmaForCausalLM": "gemma", "Cohere2ForCausalLM": "cohere2", "Llama4ForConditionalGeneration": "llama4_text",
+    "Llama4ForCausalLM": "llama4_text",
+}  # fmt: skip
+
+
+def class_defaults(model_type: str, family: str) -> Mapping[str, Any]:
+    return CLASS_DEFAULTS.get(model_type) or CLASS_DEFAULTS.get(FAMILY_DEFAULTS.get(family, ""), {})
+
+
+class Fields:
+    """Reads a config and collects what is wrong in `problems`, so that all of it is reported at once."""
+
+    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any], family: str) -> None:
+        self.config, self.defaults, self.family = config, defaults, family
+        self.problems: list[str] = []
+        self.assumptions: list[str] = []
+
+    def raw(self, *names: str) -> Any:
+        for source in (self.config, self.defaults):
+            for name in names:
+                if source.get(name) is not None:
+                    return source[name]
+        return None
+
+    def optional(self, *names: str) -> int | None:
+        """A whole number, 0 or more, or None when there is none."""
+        value = self.raw(*names)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
+            self.problems.append(f"{names[0]}: {value!r} is not a whole number, 0 or more")
+            return None
+        return int(value)
+
+    def size(self, *names: str) -> int:
+        """A whole number, 1 or more; a problem (and 1) when it is missing."""
+        before = len(self.problems)
+        value = self.optional(*names)
+        if not value and len(self.problems) == before:
+            also = f" (nor {', '.join(names[1:])})" if names[1:] else ""
+            self.problems.append(f"{names[0]}{also} is missing or 0; a config.json of a language model states it")
+        return value or 1
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.raw(name)
+        return bool(value) if isinstance(value, bool | int) else default
+
+    def sequence(self, *names: str) -> Sequence[Any] | None:
+        value = self.raw(*names)
+        return value if isinstance(value, list) and value else None
+
+    def mapping(self, name: str) -> Mapping[str, Any] | None:
+        value = self.raw(name)
+        return value if isinstance(value, Mapping) and value else None
+
+    def assume(self, sentence: str) -> None:
+        self.assumptions.append(sentence)
+
+    def is_family(self, *starts: str) -> bool:
+        return self.family.startswith(starts)

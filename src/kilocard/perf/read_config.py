@@ -1,0 +1,84 @@
+"""config.json → Architecture: Hugging Face's files, text model nested or not, and the flat entries of models.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kilocard.core.errors import SpecError
+from kilocard.perf.architecture import Architecture
+from kilocard.perf.config_fields import Fields, class_defaults
+from kilocard.perf.layers import Block
+from kilocard.perf.quantization import read_quantization
+from kilocard.perf.read_ffn import read_ffns
+from kilocard.perf.read_mixers import read_mixers
+from kilocard.perf.tower import tower_parameters
+
+#: where a multi-modal config keeps its language model
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+TIED_BY_DEFAULT = ("Gemma", "Cohere", "OPT", "GPT2", "Bloom", "Falcon", "Starcoder2", "SmolLM3", "Lfm2")
+DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "half": "float16", "float": "float32"}
+
+
+def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architecture:
+    """Raises SpecError that lists every problem, one a line."""
+    text = _text_config(config)
+    family = _family(config, text)
+    fields = Fields(text, class_defaults(str(text.get("model_type") or config.get("model_type") or ""), family), family)
+    hidden = fields.size("hidden_size", "n_embd", "d_model", "dim")
+    vocab = fields.size("vocab_size", "padded_vocab_size")
+    mixers = read_mixers(fields, hidden)
+    ffns = read_ffns(fields, hidden, len(mixers))
+    try:
+        quantization = read_quantization(text) or read_quantization(config)
+    except SpecError as error:
+        fields.problems.append(str(error))
+        quantization = None
+    if fields.problems:
+        where = f"{name}: " if name else ""
+        raise SpecError("\n".join(where + problem for problem in dict.fromkeys(fields.problems)))
+    return Architecture(
+        name=name or str(config.get("_name_or_path") or family),
+        family=family,
+        hidden=hidden,
+        vocab=vocab,
+        blocks=tuple(Block(mixer, ffn) for mixer, ffn in zip(mixers, ffns, strict=True)),
+        tied=_tied(config, text, family),
+        dtype=_dtype(config, text),
+        quantization=quantization,
+        max_length=fields.optional("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
+        tower_parameters=tower_parameters(config, hidden),
+        draft_layers=fields.optional("num_nextn_predict_layers", "mtp_num_hidden_layers") or 0,
+        assumptions=tuple(dict.fromkeys(fields.assumptions)),
+    )
+
+
+def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    for key in NESTED:
+        inner = config.get(key)
+        if isinstance(inner, Mapping) and inner:
+            return _text_config(inner)
+    return config
+
+
+def _family(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
+    for source in (config, text):
+        listed = source.get("architectures")
+        if isinstance(listed, list) and listed:
+            return str(listed[0])
+    return str(config.get("architecture") or config.get("model_type") or "")
+
+
+def _tied(config: Mapping[str, Any], text: Mapping[str, Any], family: str) -> bool:
+    for source in (text, config):
+        stated = source.get("tie_word_embeddings")
+        if isinstance(stated, bool):
+            return stated
+    return family.startswith(TIED_BY_DEFAULT)
+
+
+def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
+    """What vLLM makes of `--dtype auto`: 32-bit checkpoints are run in 16."""
+    stated = text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or config.get("dtype")
+    dtype = DTYPES.get(str(stated).removeprefix("torch."), "bfloat16")
+    return "bfloat16" if dtype == "float32" else dtype

@@ -1,0 +1,110 @@
+"""Which feed-forward network each layer has: dense, or a mixture of experts and what runs beside it."""
+
+from __future__ import annotations
+
+from kilocard.perf.config_fields import Fields
+from kilocard.perf.layers import Dense, Experts, FeedForward
+
+#: families whose feed-forward network has two matrices, not three
+UNGATED = ("PhiFor", "GPT2", "GPTNeoX", "GPTJ", "OPT", "Bloom", "Falcon", "Starcoder2", "Nemotron", "GPTBigCode", "MPT")
+#: families where a layer with experts runs a dense network beside them
+DENSE_BESIDE = ("Gemma4",)
+
+
+def read_ffns(fields: Fields, hidden: int, layers: int) -> list[FeedForward | None]:
+    pattern = fields.raw("hybrid_override_pattern")
+    gated = not fields.is_family(*UNGATED)
+    if fields.is_family("DeciLM"):
+        return _by_block(fields, hidden, layers)
+    experts = _experts(fields, gated=gated)
+    if fields.is_family("NemotronH"):
+        if not isinstance(pattern, str):
+            return [None] * layers
+        width = fields.size("intermediate_size")
+        kinds: dict[str, FeedForward | None] = {"-": Dense(width, gated=False), "E": experts}
+        return [kinds.get(letter) for letter in pattern]
+    if experts is None:
+        return [_dense(fields, hidden, gated=gated)] * layers
+    sparse = [_is_sparse(fields, i) for i in range(layers)]
+    dense = None if all(sparse) else _dense(fields, hidden, gated=gated)
+    return [experts if each else dense for each in sparse]
+
+
+def _dense(fields: Fields, hidden: int, *, gated: bool) -> Dense:
+    width = fields.optional("intermediate_size_mlp") if fields.is_family("Llama4") else None
+    width = width or fields.optional("intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim")
+    if not width:
+        if gated:
+            width = fields.size("intermediate_size")
+        else:
+            width = 4 * hidden
+            fields.assume(f"the feed-forward network is 4 × {hidden} wide, as its family's is")
+    return Dense(width, gated)
+
+
+def _experts(fields: Fields, *, gated: bool) -> Experts | None:
+    inner = fields.mapping("ffn_config") or {}
+    count = fields.optional("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    count = count or int(inner.get("moe_num_experts") or 0)
+    if not count:
+        return None
+    top_k = fields.optional("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_k")
+    top_k = top_k or int(inner.get("moe_top_k") or 0)
+    if not top_k:
+        top_k = 8
+        fields.assume("8 experts for each token, as most models of this size have: the config does not say")
+    width = fields.optional("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
+    width = width or int(inner.get("ffn_hidden_size") or 0) or fields.size("moe_intermediate_size")
+    return Experts(
+        count=count,
+        top_k=top_k,
+        intermediate=width,
+        gated=gated,
+        shared_intermediate=_shared(fields, width),
+        dense_intermediate=fields.optional("intermediate_size") or 0 if fields.is_family(*DENSE_BESIDE) else 0,
+        latent=fields.optional("moe_latent_size") or 0,
+        bias=fields.is_family("GptOss"),
+    )
+
+
+def _shared(fields: Fields, width: int) -> int:
+    stated = fields.optional(
+        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"
+    )
+    if stated is not None:
+        return stated
+    return (
+        fields.optional("n_shared_experts", "num_shared_experts") or (1 if fields.is_family("Llama4") else 0)
+    ) * width
+
+
+def _is_sparse(fields: Fields, layer: int) -> bool:
+    """Whether this layer has experts."""
+    if layer < (fields.optional("first_k_dense_replace", "moe_layer_start_index") or 0):
+        return False
+    if layer in (fields.sequence("mlp_only_layers") or ()):
+        return False
+    frequency = fields.raw("moe_layer_freq")
+    if isinstance(frequency, list):
+        return layer < len(frequency) and bool(frequency[layer])
+    listed = fields.raw("moe_layers", "moe_layers_enum")
+    if isinstance(listed, str) and listed:
+        return str(layer) in listed.split(",")
+    if isinstance(listed, list) and listed:
+        return layer in listed
+    step = fields.optional("decoder_sparse_step", "interleave_moe_layer_step", "moe_every_n_layers") or 1
+    return (layer + 1) % step == 0
+
+
+def _by_block(fields: Fields, hidden: int, layers: int) -> list[FeedForward | None]:
+    ffns: list[FeedForward | None] = []
+    for block in fields.sequence("block_configs") or ():
+        ffn = block.get("ffn") or {}
+        if ffn.get("no_op") or not (ffn.get("ffn_mult") or ffn.get("intermediate_size")):
+            ffns.append(None)
+            continue
+        width = ffn.get("intermediate_size")
+        if not width:  # NVIDIA rounds two thirds of the multiple up to 256
+            width = -(-int(2 * float(ffn["ffn_mult"]) * hidden / 3) // 256) * 256
+        ffns.append(Dense(int(width)))
+    return ffns or [None] * layers

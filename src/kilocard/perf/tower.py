@@ -1,0 +1,42 @@
+"""Parameters of a vision or audio tower and its projector, from a config's own section."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def tower_parameters(config: Mapping[str, Any], hidden: int) -> int:
+    """0 for a text model. A flat entry states `tower_parameters` (from the checkpoint's size) itself."""
+    stated = config.get("tower_parameters")
+    if isinstance(stated, int) and not isinstance(stated, bool):
+        return stated
+    parameters = 0
+    for key in ("vision_config", "vision_tower_config", "vit_config", "audio_config", "audio_encoder_config"):
+        section = config.get(key)
+        if isinstance(section, Mapping) and section:
+            parameters += _encoder(section, hidden)
+    thinker = config.get("thinker_config")
+    return parameters + (tower_parameters(thinker, hidden) if isinstance(thinker, Mapping) else 0)
+
+
+def _first(section: Mapping[str, Any], *names: str) -> int:
+    for name in names:
+        value = section.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def _encoder(section: Mapping[str, Any], hidden: int) -> int:
+    """A transformer encoder: four square matrices and a feed-forward network a layer, patches, and two projections."""
+    # Qwen2-VL calls its width embed_dim and keeps hidden_size for the language model's
+    width = _first(section, "embed_dim", "hidden_size", "vt_hidden_size", "d_model", "width", "n_embd")
+    layers = _first(section, "depth", "num_hidden_layers", "vt_num_hidden_layers", "encoder_layers", "layers")
+    inner = _first(section, "intermediate_size", "vt_intermediate_size", "encoder_ffn_dim")
+    inner = inner or int(width * float(section.get("mlp_ratio") or 4))
+    # Pixtral and Qwen2.5-VL have SwiGLU
+    matrices = 3 if str(section.get("hidden_act")) == "silu" or section.get("model_type") == "pixtral" else 2
+    merged = width * _first(section, "spatial_merge_size") ** 2 if _first(section, "spatial_merge_size") else width
+    projector = merged * hidden + hidden * hidden
+    return layers * (4 * width * width + matrices * width * inner) + projector
