@@ -59,6 +59,10 @@ class Profile:
     expert_share: float = 1.0
     #: each decoding sequence, overlapping with nothing: scheduling, sampling, detokenising
     sequence_s: float = 0.0
+    #: a request's way in and out, outside of all steps: HTTP, tokeniser, handing over between processes
+    request_s: float = 0.0
+    #: steps that are scheduled already when a request arrives, beside the one that runs (asynchronous scheduling: 1)
+    steps_ahead: float = 0.0
     #: attention of one prompt token to one token before it: what makes long prompts grow with their square
     attention_s: float = 0.0
     provenance: str = "modelled"
@@ -131,6 +135,9 @@ def _problems(data: Mapping[str, Any]) -> list[str]:
         elif key in _TEXTS:
             if not isinstance(value, str) or (key == "name" and not value):
                 found.append(f"{where}: {value!r} is not a text")
+        elif key == "steps_ahead":
+            if not number or value < 0:
+                found.append(f"{where}: {value!r} is not a number of steps, 0 or more")
         elif key == "expert_share":
             if not number or not 0 < value <= 1:
                 found.append(f"{where}: {value!r} is not a share of the experts, above 0 and at most 1")

@@ -67,6 +67,7 @@ def test_a_mapping_goes_there_and_back() -> None:
         ({"provenance": "guessed"}, "none of modelled, measured"),
         ({"name": ""}, "profile.name"),
         ({"expert_share": 0}, "profile.expert_share: 0 is not a share"),
+        ({"steps_ahead": -1}, "profile.steps_ahead: -1 is not a number of steps"),
         ({"weights_s": "fast"}, "profile.weights_s: 'fast' is not a time"),
         ({"error": -0.1}, "profile.error: -0.1 is not a relative error"),
         ({"date": 20261130}, "profile.date: 20261130 is not a text"),

@@ -1,0 +1,147 @@
+"""The closed form: laws that must hold, and agreement with the engine model run step by step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kilocard.perf.builtin import A100_7B, BUILTIN
+from kilocard.perf.operating_point import at_rate, capacity, most_running, operating_point
+from kilocard.perf.profile import Profile
+from kilocard.sim.engine import Engine
+
+#: a 14B model on one H100, about
+CARD = Profile(
+    name="card",
+    step_fixed_s=0.0018,
+    prefill_token_s=45e-6,
+    decode_seq_s=45e-6,
+    kv_token_s=60e-9,
+    kv_tokens=288_608,
+    max_num_seqs=256,
+    max_num_batched_tokens=8192,
+    weights_s=0.0102,
+    sequence_s=20e-6,
+    attention_s=1e-9,
+)
+
+
+def simulate(profile: Profile, rate: float, prompt: int, output: int, count: int) -> tuple[float, float, float]:
+    """(requests/s, mean TTFT, mean TPOT) of the middle of `count` Poisson arrivals, on virtual time."""
+    engine, rng = Engine(profile), Random(1)
+    arrivals, now = [], 0.0
+    for _ in range(count):
+        now += rng.expovariate(rate)
+        arrivals.append(now)
+    born: dict[str, float] = {}
+    first: dict[str, float] = {}
+    ends: list[tuple[float, float, float]] = []
+    now, index = 0.0, 0
+    while index < count or not engine.idle:
+        if engine.idle and arrivals[index] > now:
+            now = arrivals[index]
+        while index < count and arrivals[index] <= now:
+            engine.add(str(index), prompt, output, arrivals[index])
+            born[str(index)] = arrivals[index]
+            index += 1
+        step = engine.step(now)
+        assert step is not None
+        now += step.duration_s
+        for name, _ in step.emitted:
+            first.setdefault(name, now)
+        ends += [(now, first[name] - born[name], (now - first[name]) / (output - 1)) for name in step.finished]
+    middle = [each for each in ends if arrivals[count // 4] <= each[0] <= arrivals[-1]]
+    span = middle[-1][0] - middle[0][0]
+    mean = [sum(each[i] for each in middle) / len(middle) for i in (1, 2)]
+    return (len(middle) - 1) / span, mean[0], mean[1]
+
+
+@pytest.mark.parametrize("load", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize(("prompt", "output"), [(1024, 128), (200, 200)])
+def test_the_closed_form_agrees_with_the_engine_model(load: float, prompt: int, output: int) -> None:
+    most = capacity(CARD, prompt, output).requests_per_s
+    expected = at_rate(CARD, load * most, prompt, output)
+    rate, ttft, tpot = simulate(CARD, load * most, prompt, output, count=700)
+    assert rate == pytest.approx(load * most, rel=0.12)  # chance of the arrivals
+    assert expected.tpot_s == pytest.approx(tpot, rel=0.12)
+    assert expected.ttft_s == pytest.approx(ttft, rel=0.25)
+
+
+def test_above_capacity_the_queue_grows_and_throughput_does_not() -> None:
+    most = capacity(CARD, 1024, 128)
+    beyond = at_rate(CARD, 1.2 * most.requests_per_s, 1024, 128)
+    assert beyond.saturated
+    assert beyond.ttft_s == math.inf
+    assert beyond.output_tokens_per_s == most.output_tokens_per_s
+    rate, _, tpot = simulate(CARD, 2 * most.requests_per_s, 1024, 128, count=1600)
+    assert rate == pytest.approx(most.requests_per_s, rel=0.05)
+    assert tpot == pytest.approx(most.tpot_s, rel=0.05)
+
+
+def test_what_does_not_fit_waits() -> None:
+    """KV room for 10 sequences: 40 streams give no more tokens than 10, and wait four times as long."""
+    small = replace(CARD, kv_tokens=10 * (1024 + 77))
+    assert most_running(small, 1024, 128) == pytest.approx(10, rel=0.01)
+    full, over = operating_point(small, 10, 1024, 128), operating_point(small, 40, 1024, 128)
+    assert over.output_tokens_per_s == pytest.approx(full.output_tokens_per_s, rel=0.01)
+    assert over.e2e_s == pytest.approx(4 * full.e2e_s, rel=0.02)
+    assert over.saturated and over.kv_share == pytest.approx(1, rel=0.01)
+
+
+def test_the_token_budget_binds_before_the_slots() -> None:
+    """2,048 tokens a step and prompts of 1,024 for outputs of 128: 227 decode at most (and wait for the prompts)."""
+    bound = replace(CARD, max_num_batched_tokens=2048)
+    point = operating_point(bound, 256, 1024, 128)
+    assert point.saturated
+    assert point.requests_per_s * (1024 + 127) * point.tpot_s == pytest.approx(2048, rel=0.02)
+
+
+def test_cached_prompts_cost_their_cache_only() -> None:
+    cold, warm = (operating_point(CARD, 64, 2000, 100, cached_tokens=cached) for cached in (0, 1984))
+    assert warm.requests_per_s > 2 * cold.requests_per_s
+    assert warm.tpot_s > operating_point(CARD, 64, 16, 100).tpot_s  # it is read, though
+
+
+def test_the_way_in_and_asynchronous_scheduling_show_in_ttft_alone() -> None:
+    slow = replace(CARD, request_s=0.05, steps_ahead=1)
+    plain, late = operating_point(CARD, 4, 500, 100), operating_point(slow, 4, 500, 100)
+    assert late.ttft_s == pytest.approx(plain.ttft_s + 0.05 + late.tpot_s, rel=0.02)
+    assert late.tpot_s == pytest.approx(plain.tpot_s, rel=0.02)
+
+
+def test_the_articles_replica() -> None:
+    """R8: 1,000 to 1,200 output tokens/s from 32 streams of 500 tokens; prompts take a part of it."""
+    point = operating_point(replace(A100_7B, max_num_seqs=32), 32, 100, 500)
+    assert 1000 <= point.output_tokens_per_s <= 1200
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    profile=st.sampled_from(list(BUILTIN.values())),
+    concurrency=st.floats(0.5, 2000),
+    prompt=st.integers(1, 4000),
+    output=st.integers(1, 2000),
+)
+def test_laws(profile: Profile, concurrency: float, prompt: int, output: int) -> None:
+    point = operating_point(profile, concurrency, prompt, output)
+    more = operating_point(profile, concurrency * 1.5, prompt, output)
+    assert point.output_tokens_per_s > 0 and point.ttft_s > 0 and math.isfinite(point.ttft_s)
+    # Little's law, as far as the request's time outside of the engine goes
+    told = point.requests_per_s * (point.ttft_s + max(0, output - 1) * point.tpot_s)
+    assert told == pytest.approx(point.concurrency, rel=0.05)
+    assert more.output_tokens_per_s >= point.output_tokens_per_s * 0.98
+    assert more.tpot_s >= point.tpot_s * 0.98
+    assert more.ttft_s >= point.ttft_s * 0.95
+
+
+@pytest.mark.parametrize(("concurrency", "prompt", "output", "cached"), [(0, 1, 1, 0), (1, 0, 1, 0), (1, 5, 5, 6)])
+def test_no_load_is_no_question(concurrency: float, prompt: int, output: int, cached: int) -> None:
+    with pytest.raises(ValueError, match=r"no load|at least one|cached tokens"):
+        operating_point(CARD, concurrency, prompt, output, cached_tokens=cached)
+    with pytest.raises(ValueError, match="no load"):
+        at_rate(CARD, 0, 10, 10)
