@@ -1,0 +1,102 @@
+"""requests.jsonl: every request of a run, one a line. What calibration and comparison read.
+
+The first line says what the file is. Then, in order of points: `point` is the place in results.json's `points`,
+`carried` marks a warm-up request that still ran when the window began. Times are seconds since the run's start; what
+was not seen is left out.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kilocard.bench.point import Point
+from kilocard.bench.record import RequestRecord
+from kilocard.core.errors import UsageError
+
+SCHEMA = "kilocard.requests/1"
+_FIELDS = [each.name for each in fields(RequestRecord)]
+
+
+class Line(NamedTuple):
+    """One request of the file."""
+
+    point: int
+    carried: bool
+    record: RequestRecord
+
+
+class _Head(msgspec.Struct):
+    schema: str
+
+
+class _Row(msgspec.Struct, omit_defaults=True):
+    point: int
+    intended_s: float
+    sent_s: float
+    asked_input: int
+    asked_output: int
+    carried: bool = False
+    first_s: float | None = None
+    last_s: float | None = None
+    done_s: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    gaps_s: list[float] = msgspec.field(default_factory=list)
+    last_share: float = 0.0
+    first_kind: str | None = None
+    finish_reason: str | None = None
+    status: int = 0
+    error: str | None = None
+    session: str | None = None
+    turn: int = 0
+
+
+def write(points: Sequence[Point]) -> Iterator[bytes]:
+    """Lines with their line ends."""
+    encode = msgspec.json.Encoder().encode
+    yield encode(_Head(SCHEMA)) + b"\n"
+    for place, point in enumerate(points):
+        for carried, records in ((True, point.carried), (False, point.records)):
+            for record in records:
+                yield encode(_row(place, carried, record)) + b"\n"
+
+
+def read(lines: Iterable[bytes], name: str) -> Iterator[Line]:
+    """write's inverse. UsageError names the line that is wrong."""
+    decoder = msgspec.json.Decoder(_Row)
+    began = False
+    for number, line in enumerate(lines, 1):
+        try:
+            if not began:
+                began = True
+                if msgspec.json.decode(line, type=_Head).schema != SCHEMA:
+                    raise msgspec.ValidationError("another schema")
+                continue
+            if line.strip():
+                yield _line(decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = f'does not begin with {{"schema": "{SCHEMA}"}}' if number == 1 else "is not a request"
+            raise UsageError(
+                f"{name}, line {number}: {what} ({error}): give the requests.jsonl that kilocard bench wrote"
+            ) from None
+    if not began:
+        raise UsageError(f"{name} is empty: give the requests.jsonl that kilocard bench wrote")
+
+
+def _row(point: int, carried: bool, record: RequestRecord) -> _Row:
+    values: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
+    # a tenth of a microsecond is finer than any clock that was read
+    values["gaps_s"] = [round(gap, 7) for gap in record.gaps_s]
+    return _Row(point=point, carried=carried, **values)
+
+
+def _line(row: _Row) -> Line:
+    values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
+    values["gaps_s"] = array("d", row.gaps_s)
+    return Line(row.point, row.carried, RequestRecord(**values))
