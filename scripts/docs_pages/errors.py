@@ -103,6 +103,11 @@ backend_error | a process, port or file on this machine | read the message
 gpu_shortage | fewer GPUs than the replicas need; the message says who holds which | fewer replicas
 engine_error | an engine can't be started like that | read the message
 store_error | the embedded store, or another one, can't be opened, read or written | see the message
+does_not_fit | a plan that no engine could run | the message has the sum
+indivisible | heads, vocabulary, layers or experts can't be divided over so many GPUs | another degree of parallelism
+no_room_for_kv | weights and peak leave nothing for the KV cache | the message says what helps
+max_model_len_does_not_fit | one request of that length is larger than the KV cache | the length that the message names
+utilization_too_high | too little of the GPU stays outside the engine's budget | the highest that the message names
 bad_engine_argument | `args` has a flag that is kilocard's to set, or that makes no sense | see the message
 """)
 

@@ -21,6 +21,7 @@
     │   └── UpstreamTimeout            504
     ├── EngineError                    500  exit 1   an engine can't be started or understood
     ├── StoreError                     500  exit 1   keys, counts or usage can't be read or written
+    ├── PlanError                      422  exit 1   a plan that no engine could run
     └── BackendError                   500  exit 1   processes, ports, GPUs
         └── GpuShortage                500
 
@@ -191,3 +192,11 @@ class BackendError(KilocardError):
 
 class GpuShortage(BackendError):
     default_code = "gpu_shortage"
+
+
+class PlanError(KilocardError):
+    """What was asked for can't run: `code` says why, the message gives the numbers and what to do."""
+
+    http_status = 422
+    kind = "plan_error"
+    default_code = "does_not_fit"

@@ -34,6 +34,8 @@ class Capabilities:
     lists_models: bool = False
     #: reads keys of a JSON body in any case (Go's encoding/json): "Model" is "model" to it
     keys_in_any_case: bool = False
+    #: how it shares GPU memory out: "profiled", "static" or "of_free" (perf/setting.py)
+    memory_budget: str = "profiled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class Sglang:
         needs_gpu=True,
         launchable=True,
         lists_models=True,
+        memory_budget="static",
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:

@@ -68,6 +68,7 @@ class TensorRtLlm:
         needs_gpu=True,
         launchable=True,
         lists_models=True,
+        memory_budget="of_free",
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:

@@ -85,6 +85,8 @@ class Linear:
     conv_kernel: int
     #: Kimi delta attention: q, k, v have convolutions of their own and the gates are of low rank
     delta: bool = False
+    #: bytes of an element of the recurrent state
+    state_bytes: int = 4
 
     @property
     def kind(self) -> str:
@@ -100,6 +102,8 @@ class Mamba:
     state: int
     groups: int
     conv_kernel: int
+    #: bytes of an element of the recurrent state
+    state_bytes: int = 4
 
     @property
     def kind(self) -> str:

@@ -37,6 +37,8 @@ class Quantization:
     scale_bits: float = 0
     #: parts that keep the model's own dtype
     kept: frozenset[str] = ALWAYS_KEPT
+    #: bits of an expert's weight with its scales when experts are quantised further (DeepSeek V4), 0 = as the rest
+    expert_bits: float = 0
     #: bits of activations in matrix products, for the speed model: 16, 8 or 4
     activation_bits: int = 16
 
@@ -46,6 +48,8 @@ class Quantization:
         return self.bits + (self.scale_bits / self.group if self.group else 0)
 
     def bits_of(self, part: str, plain_bits: int) -> float:
+        if part == EXPERTS and self.expert_bits:
+            return self.expert_bits
         return plain_bits if part in self.kept else self.weight_bits
 
 
@@ -131,7 +135,13 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | None:
         group = int(found.get("group_size") or found.get("q_group_size") or 128)
         return _kept(Quantization(f"int{bits}", bits, max(group, 0), 16 + bits if group > 0 else 0), found)
     if method in {"fp8", "fbgemm_fp8"}:
-        return _kept(FP8_BLOCK if found.get("weight_block_size") else FP8, found)
+        base = FP8_BLOCK if found.get("weight_block_size") else FP8
+        family = str(config.get("architecture") or config.get("architectures") or config.get("model_type") or "")
+        # DeepSeek V4's experts are in MXFP4 unless its config says otherwise
+        silent = "fp4" if "deepseek" in family.lower() and "v4" in family.lower() else ""
+        if str(config.get("expert_dtype") or silent).lower() in {"fp4", "mxfp4"}:
+            base = replace(base, expert_bits=MXFP4.weight_bits)
+        return _kept(base, found)
     if method == "bitsandbytes":
         return _kept(INT8_BNB if found.get("load_in_8bit") else NF4, found)
     return _kept(quantization(method) or FP8, found)
@@ -174,6 +184,3 @@ def _kept(base: Quantization, found: Mapping[str, Any]) -> Quantization:
             if pattern.search(str(module)):
                 kept.add(part)
     return replace(base, kept=frozenset(kept))
-
-
-__all__ = ["ATTENTION", "EXPERTS", "FP8", "GGUF_BITS", "MLP", "NAMED", "NVFP4", "Quantization", "quantization"]

@@ -12,6 +12,7 @@ from kilocard.perf.layers import Block
 from kilocard.perf.quantization import read_quantization
 from kilocard.perf.read_ffn import read_ffns
 from kilocard.perf.read_mixers import read_mixers
+from kilocard.perf.rotary import rotary_elements
 from kilocard.perf.tower import tower_parameters
 
 #: where a multi-modal config keeps its language model
@@ -47,6 +48,7 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
         dtype=_dtype(config, text),
         quantization=quantization,
         max_length=fields.optional("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
+        rotary_elements=rotary_elements(fields, hidden),
         tower_parameters=tower_parameters(config, hidden),
         draft_layers=fields.optional("num_nextn_predict_layers", "mtp_num_hidden_layers") or 0,
         assumptions=tuple(dict.fromkeys(fields.assumptions)),

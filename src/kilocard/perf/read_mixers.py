@@ -174,6 +174,7 @@ def _with_linear(fields: Fields, softmax: list[Mixer | None], hidden: int) -> li
             key_dim=fields.size("linear_key_head_dim"),
             value_dim=fields.size("linear_value_head_dim"),
             conv_kernel=fields.optional("linear_conv_kernel_dim") or 4,
+            state_bytes=_state_bytes(fields, 4 if fields.is_family("Qwen3_5") else 2),
         )
     else:
         heads = fields.size("num_attention_heads")
@@ -208,9 +209,16 @@ def _by_pattern(fields: Fields, hidden: int, pattern: str) -> list[Mixer | None]
         state=fields.size("ssm_state_size"),
         groups=fields.size("n_groups", "mamba_n_groups"),
         conv_kernel=fields.optional("conv_kernel", "mamba_d_conv") or 4,
+        state_bytes=_state_bytes(fields, 4),
     )
     mixers = {"M": mamba, "*": attention}
     return [mixers.get(letter) for letter in pattern]
+
+
+def _state_bytes(fields: Fields, default: int) -> int:
+    """Of the recurrent state: configs say "float32" where 16 bits lose too much."""
+    stated = fields.raw("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+    return {"float32": 4, "bfloat16": 2, "float16": 2}.get(str(stated), default)
 
 
 def _by_block(fields: Fields, hidden: int) -> list[Mixer | None]:
@@ -235,7 +243,9 @@ def _compressed(fields: Fields, layers: int) -> list[Mixer | None]:
     if listed is not None:
         ratios = [int(each) for each in listed[:layers]]
     elif counts is not None:
-        ratios = [int(kind) for kind in spread({str(ratio): int(count) for ratio, count in counts.items()})][:layers]
+        known = {str(ratio): int(count) for ratio, count in counts.items()}
+        known["0"] = known.get("0", 0) - (sum(known.values()) - layers)  # the draft layer is listed too
+        ratios = [int(kind) for kind in spread({ratio: count for ratio, count in known.items() if count > 0})]
     else:
         fields.problems.append("compress_ratios is missing: it says how far each layer compresses its cache")
         return [None] * layers

@@ -1,0 +1,150 @@
+"""What engines do when nobody says otherwise, by version and GPU. The one place that changes with a release.
+
+Dated 2026-11. vLLM's numbers are read from its source (config/cache.py, engine/arg_utils.py, v1/core/kv_cache_utils.py,
+v1/worker/gpu_worker.py of 0.32) and from start-up logs of older versions; those of SGLang and TensorRT-LLM from their
+documentation. `since` is the first version that behaves so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kilocard.core.errors import UsageError
+from kilocard.perf.gpus import Gpu
+
+DATED = "2026-11"
+Version = tuple[int, int]
+#: assumed when no version is given
+NEWEST: Version = (0, 32)
+
+#: first release of a month, for logs that state only a date
+RELEASES: dict[str, Version] = {
+    "2023-06": (0, 1), "2023-12": (0, 2), "2024-04": (0, 4), "2024-06": (0, 5), "2024-09": (0, 6), "2025-01": (0, 7),
+    "2025-03": (0, 8), "2025-05": (0, 9), "2025-07": (0, 10), "2025-10": (0, 11), "2025-12": (0, 12),
+    "2026-01": (0, 14), "2026-02": (0, 15), "2026-03": (0, 17), "2026-04": (0, 19), "2026-05": (0, 20),
+    "2026-06": (0, 22), "2026-07": (0, 24), "2026-09": (0, 28), "2026-11": (0, 32),
+}  # fmt: skip
+MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
+          "november", "december")  # fmt: skip
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    version: Version
+    value: float
+    why: str
+
+
+#: --gpu-memory-utilization
+UTILIZATION = (Since((0, 1), 0.90, "since the first release"), Since((0, 22), 0.92, "raised in 0.22"))
+
+#: bytes that the sampler's profile run holds for each vocabulary entry and sequence: 32-bit logits, their sorted copy,
+#: 64-bit indices, probabilities and cumulative sums; less since top-k and top-p no longer sort everything
+SAMPLER_BYTES = (
+    Since((0, 1), 38.1, "measured 38.06-38.30 on nine of ten start-ups of 0.11 to 0.16"),
+    Since((0, 17), 14.57, "14.5 to 14.7 on the start-ups of 12 text models at 0.19"),
+)
+
+#: GiB outside PyTorch's allocator on one GPU without tensor parallelism
+NON_TORCH = (
+    Since((0, 1), 0.35, "0.6.4 on a 3090 and a V100: the CUDA context counts"),
+    Since((0, 7), 0.06, "0.7 to 0.10: 0.01 to 0.09 on seven cards; the context is in the snapshot before"),
+    Since((0, 11), 0.13, "0.11 on H100: 0.13 to 0.14"),
+    Since((0, 18), 0.25, "0.18 and 0.19 on H100: 0.24 to 0.26"),
+)
+
+#: the KV manager that gives window layers their own, smaller share of the blocks
+HYBRID_MANAGER_SINCE: Version = (0, 10)
+#: and that can do so when layers differ in bytes a token (Gemma 4)
+MIXED_PAGES_SINCE: Version = (0, 21)
+#: "GPU KV cache size" is max_concurrency × max_model_len for every model
+TOKENS_BY_CONCURRENCY_SINCE: Version = (0, 20)
+#: CUDA graphs are estimated and taken out of the budget
+GRAPHS_IN_BUDGET_SINCE: Version = (0, 21)
+#: chunked prefill whatever the length; before (engine V0) only above 32,768 tokens
+CHUNKED_PREFILL_SINCE: Version = (0, 8)
+#: window layers reserve for two steps, because the scheduler is one ahead of the GPU (one at 0.25, two at 0.32)
+TWO_STEPS_IN_FLIGHT_SINCE: Version = (0, 26)
+#: engine V0's chunked prefill switches itself on above this length
+V0_CHUNKED_ABOVE = 32768
+
+#: SGLang's --mem-fraction-static: weights and KV together, of the free memory at start
+SGLANG_STATIC_FRACTION = 0.88
+#: TensorRT-LLM's kv_cache_free_gpu_memory_fraction: of what is free once the engine is loaded
+TRTLLM_FREE_FRACTION = 0.90
+
+
+def parse_version(text: str | None) -> Version:
+    """ "0.19.0", "v0.15.2rc", "V1, January 2025". Raises UsageError when it can't be made out."""
+    if not text:
+        return NEWEST
+    found = re.search(r"(\d+)\.(\d+)", text)
+    if found:
+        return int(found[1]), int(found[2])
+    month = next((i + 1 for i, name in enumerate(MONTHS) if name[:3] in text.lower()), None)
+    year = re.search(r"20\d\d", text)
+    if month and year:
+        date = f"{year[0]}-{month:02d}"
+        known = [version for first, version in RELEASES.items() if first <= date]
+        return known[-1] if known else (0, 1)
+    raise UsageError(f"engine version {text!r} is not understood; write it as 0.19.0")
+
+
+def at(rows: Sequence[Since], version: Version) -> Since:
+    """The row that holds for a version."""
+    return [row for row in rows if row.version <= version][-1]
+
+
+def max_num_seqs(version: Version, gpu: Gpu) -> int:
+    """Of `vllm serve`: by the memory of the GPU since 0.8.5 (an A100 counts as small)."""
+    if version < (0, 8):
+        return 256
+    return 1024 if _large(gpu) else 256
+
+
+def max_num_batched_tokens(version: Version, gpu: Gpu, max_model_len: int) -> int:
+    """Tokens in a step. Engine V0 without chunked prefill must take the longest prompt in one step."""
+    if version < CHUNKED_PREFILL_SINCE:
+        if max_model_len > V0_CHUNKED_ABOVE:
+            return 512 if version < (0, 7) else 2048
+        return max(max_model_len, 2048)
+    if version >= (0, 20) and gpu.memory_gib >= 160:
+        return 16384
+    return 8192 if _large(gpu) else 2048
+
+
+def _large(gpu: Gpu) -> bool:
+    return gpu.memory_gib >= 70 and not gpu.name.startswith("A100")
+
+
+def non_torch_gib(version: Version, gpu: Gpu, tensor: int, pipeline: int) -> float:
+    """GiB of contexts, communicators and workspaces on one GPU, outside PyTorch.
+
+    Measured: TP2 0.54-0.55 at 0.11; TP2 2.06-2.11, TP4 2.13-2.21 at 0.19, where FlashInfer's all-reduce workspace of
+    GPUs with NVLink since Hopper is in it; PP without TP 0.07.
+    """
+    alone = at(NON_TORCH, version).value
+    if tensor == 1:
+        return 0.07 if pipeline > 1 and version >= (0, 11) else alone
+    fused = version >= (0, 18) and gpu.capability in {90, 100, 103} and gpu.nvlink_gb_s > 0
+    if fused:
+        return 2.07 + 0.05 * (tensor.bit_length() - 2)
+    return alone + 0.42
+
+
+def cuda_graph_gib(layers: int, *, experts: bool, captured: int) -> float:
+    """GiB of the captured graphs: 51 sizes up to 512 took 0.37 + 0.0172 a layer on H100s at 0.19 (8 to 80 layers),
+    0.7 more for mixtures of experts; in proportion to how many sizes are captured."""
+    return (0.37 + 0.0172 * layers + (0.7 if experts else 0)) * captured / 51
+
+
+def captured_sizes(max_num_seqs: int) -> int:
+    """vLLM captures 1, 2, 4, then every 8 up to 256 and every 16 up to min(2 × max_num_seqs, 512)."""
+    largest = min(2 * max_num_seqs, 512)
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)]
+    return max(1, len([size for size in sizes if size <= largest]))

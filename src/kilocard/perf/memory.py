@@ -1,0 +1,233 @@
+"""What fits: weights, peak, graphs and KV cache of one replica, as the engine itself will count them.
+
+    vLLM          KV = utilisation × total − weights − activation peak − outside PyTorch (− CUDA graphs since 0.21)
+    SGLang        KV = fraction × total − weights − outside PyTorch; graphs and activation live in the rest
+    TensorRT-LLM  KV = fraction × (total − weights − activation − outside PyTorch)
+
+Then tokens by blocks (kv_cache.py). All figures are of one GPU unless their name says otherwise; GiB is 2^30 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kilocard.core.errors import PlanError
+from kilocard.perf import engine_defaults as defaults
+from kilocard.perf import feasible
+from kilocard.perf.activation import Activation, activation
+from kilocard.perf.architecture import Architecture
+from kilocard.perf.gpus import Gpu
+from kilocard.perf.kv_cache import CacheLayout, cache_layout
+from kilocard.perf.layout import Layout
+from kilocard.perf.other_engines import trtllm_outside_gib
+from kilocard.perf.setting import OF_FREE, PROFILED, EngineSetting, Resolved, resolve
+from kilocard.perf.weights import GIB, Weights, stage_blocks, weights
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A line of the account: GiB of one GPU."""
+
+    name: str
+    gib: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One GPU of one pipeline stage."""
+
+    weights: Weights
+    shares: tuple[Share, ...]
+    budget_gib: float
+    kv_gib: float
+    cache: CacheLayout
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The account of one replica. `kv_tokens` is what vLLM prints as "GPU KV cache size"."""
+
+    resolved: Resolved
+    layout: Layout
+    stages: tuple[Stage, ...]
+    total_gib: float
+    weights_gib_per_gpu: float
+    activation_gib: float
+    non_torch_gib: float
+    #: GiB of captured CUDA graphs, in the budget or outside it by `graphs_in_budget`
+    cuda_graph_gib: float
+    graphs_in_budget: bool
+    kv_gib_per_gpu: float
+    kv_tokens: int
+    kv_blocks: int
+    #: tokens in a block of the finest cache group
+    block_size: int
+    #: requests of max_model_len tokens that fit at once
+    max_concurrency: float
+    max_model_len: int
+    #: the longest max_model_len that one request could have
+    largest_max_model_len: int
+    #: bytes of cache that one more token of context takes on one GPU, beyond windows and states
+    kv_bytes_per_token: float
+    #: bytes that a request takes whatever its length (recurrent states, full windows)
+    kv_bytes_fixed: float
+    #: parameters × 2 bytes × 1.2 to 1.4, of the whole model (R7)
+    rule_of_thumb_gib: tuple[float, float]
+    warnings: tuple[str, ...] = ()
+    assumed: tuple[tuple[str, str], ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kv_gib_total(self) -> float:
+        """Over all GPUs of the replica."""
+        return sum(stage.kv_gib for stage in self.stages) * self.layout.tensor * self.layout.data
+
+    @property
+    def weights_gib_total(self) -> float:
+        return sum(stage.weights.gib_per_gpu for stage in self.stages) * self.layout.tensor * self.layout.data
+
+    def account(self) -> str:
+        """The sum of the first stage's GPU in one line; rounded so that what is printed adds up."""
+        return account(self.stages[0], self.resolved)
+
+
+def account(stage: Stage, resolved: Resolved) -> str:
+    budget = round(stage.budget_gib, 2)
+    shown = [(share.name, round(share.gib, 2)) for share in stage.shares]
+    kv = budget - sum(gib for _, gib in shown)
+    terms = " + ".join(f"{name} {gib:.2f}" for name, gib in shown)
+    head = f"{resolved.total_gib:.2f} GiB × {resolved.utilization:g} = {budget:.2f}"
+    return f"{head} = {terms} + KV cache {kv:.2f} GiB a GPU"
+
+
+def memory(architecture: Architecture, gpu: Gpu, layout: Layout, setting: EngineSetting) -> Memory:
+    """Raises PlanError with the reason when no engine could run this, UsageError for values that make no sense."""
+    resolved = resolve(setting, architecture, gpu)
+    feasible.check_layout(architecture, layout, resolved)
+    stages = tuple(_stage(architecture, gpu, layout, setting, resolved, i) for i in range(layout.pipeline))
+    feasible.check_room(stages, resolved, architecture, gpu)
+    narrow = min(stages, key=lambda stage: stage.blocks)
+    in_flight = _in_flight(resolved, layout)
+    length = resolved.max_model_len
+    limit = architecture.max_length or length
+    longest = narrow.cache.longest(narrow.blocks, in_flight, max(limit, length))
+    if setting.max_model_len is None and 0 < longest < length:
+        # nobody asked for the whole context: say what fits
+        length = longest // narrow.cache.block_size * narrow.cache.block_size or longest
+        resolved = replace(resolved, max_model_len=length, assumed=_shortened(resolved, limit, length))
+    held = narrow.cache.blocks_per_request(length, in_flight)
+    graphs = _graphs_gib(architecture, resolved, layout)
+    if narrow.cache.groups:
+        feasible.check_one_request(narrow, resolved, held, longest, layout)
+    concurrency = narrow.blocks / held if held else float(resolved.max_num_seqs)
+    per_token, fixed = _rates(narrow.cache, length, in_flight)
+    thumb = architecture.parameters * 2 / GIB
+    first = stages[0]
+    by_name = {share.name: share.gib for share in first.shares}
+    return Memory(
+        resolved=resolved,
+        layout=layout,
+        stages=stages,
+        total_gib=resolved.total_gib,
+        weights_gib_per_gpu=by_name["weights"],
+        activation_gib=by_name.get("activation", 0.0),
+        non_torch_gib=by_name.get("outside PyTorch", 0.0),
+        cuda_graph_gib=graphs,
+        graphs_in_budget="CUDA graphs" in by_name,
+        kv_gib_per_gpu=first.kv_gib,
+        kv_tokens=_tokens(narrow, resolved, concurrency) * layout.data,
+        kv_blocks=narrow.blocks,
+        block_size=narrow.cache.block_size,
+        max_concurrency=concurrency * layout.data,
+        max_model_len=length,
+        largest_max_model_len=longest,
+        kv_bytes_per_token=per_token,
+        kv_bytes_fixed=fixed,
+        rule_of_thumb_gib=(thumb * 1.2, thumb * 1.4),
+        warnings=tuple(feasible.warnings(stages, resolved, architecture, gpu, graphs)),
+        assumed=resolved.assumed + tuple(("model", each) for each in architecture.assumptions),
+    )
+
+
+def _shortened(resolved: Resolved, limit: int, length: int) -> tuple[tuple[str, str], ...]:
+    others = tuple(each for each in resolved.assumed if each[0] != "max_model_len")
+    return (*others, ("max_model_len", f"{length} (the model's {limit} don't fit)"))
+
+
+def _stage(
+    architecture: Architecture, gpu: Gpu, layout: Layout, setting: EngineSetting, resolved: Resolved, number: int
+) -> Stage:
+    own = weights(architecture, layout, resolved.quantization, plain_bytes=resolved.weight_bytes, stage=number)
+    own_gib = own.gib_per_gpu if setting.weights_gib is None else setting.weights_gib
+    last = number == layout.pipeline - 1
+    peak = activation(architecture, layout, resolved, last=last)
+    shares, budget, kv_gib = _shares(architecture, gpu, layout, resolved, own_gib, peak)
+    if setting.kv_gib is not None:
+        kv_gib = setting.kv_gib
+    cache = cache_layout(stage_blocks(architecture, layout.pipeline)[number], resolved, layout.tensor)
+    return Stage(own, shares, budget, kv_gib, cache, cache.blocks(max(0.0, kv_gib) * GIB))
+
+
+def _shares(
+    architecture: Architecture, gpu: Gpu, layout: Layout, resolved: Resolved, own_gib: float, peak: Activation
+) -> tuple[tuple[Share, ...], float, float]:
+    """Lines of the account, the budget that they share with the cache, and what is left for the cache."""
+    outside = defaults.non_torch_gib(resolved.version, gpu, layout.tensor, layout.pipeline)
+    held = Share("weights", own_gib)
+    if resolved.budget == OF_FREE:
+        outside = trtllm_outside_gib(gpu, layout.tensor, resolved.max_num_batched_tokens, architecture.hidden)
+        shares = (held, Share("outside PyTorch", outside, "context, workspaces, communicators"))
+        free = resolved.total_gib - own_gib - outside
+        return shares, resolved.utilization * free + own_gib + outside, resolved.utilization * free
+    budget = resolved.utilization * resolved.total_gib
+    lines = [held, Share("outside PyTorch", outside, "context, communicators, workspaces")]
+    if resolved.budget == PROFILED:
+        lines.insert(1, Share("activation", peak.gib, peak.largest))
+        if _counts_graphs(resolved):
+            lines.append(Share("CUDA graphs", _graphs_gib(architecture, resolved, layout), "estimated by the engine"))
+    return tuple(lines), budget, budget - sum(line.gib for line in lines)
+
+
+def _counts_graphs(resolved: Resolved) -> bool:
+    return resolved.version >= defaults.GRAPHS_IN_BUDGET_SINCE and not resolved.enforce_eager
+
+
+def _graphs_gib(architecture: Architecture, resolved: Resolved, layout: Layout) -> float:
+    if resolved.enforce_eager:
+        return 0.0
+    captured = defaults.captured_sizes(resolved.max_num_seqs)
+    layers = -(-architecture.layers // layout.pipeline)
+    return defaults.cuda_graph_gib(layers, experts=architecture.experts is not None, captured=captured)
+
+
+def _in_flight(resolved: Resolved, layout: Layout) -> int:
+    """Tokens that are scheduled and not yet settled: one batch, or two where the scheduler runs a step ahead."""
+    ahead = 1
+    if resolved.version >= defaults.TWO_STEPS_IN_FLIGHT_SINCE:
+        ahead = layout.pipeline + 1
+    return ahead * resolved.max_num_batched_tokens
+
+
+def _tokens(stage: Stage, resolved: Resolved, concurrency: float) -> int:
+    """What the log says: full blocks in older versions, concurrency × length in newer ones and with states."""
+    groups = stage.cache.groups
+    if not groups:
+        return 0
+    states = any(group.cache.kind == "state" for group in groups)
+    if len(groups) > 1 and (states or resolved.version >= defaults.TOKENS_BY_CONCURRENCY_SINCE):
+        return int(concurrency * resolved.max_model_len)
+    return stage.blocks // len(groups) * stage.cache.block_size
+
+
+def _rates(cache: CacheLayout, length: int, in_flight: int) -> tuple[float, float]:
+    """Bytes of one more token, and bytes that don't grow, of one request of `length` tokens on one GPU."""
+    growing = [group for group in cache.groups if group.cache.kind == "full"]
+    per_token = sum(cache.block_bytes / group.cache.block_size for group in growing)
+    fixed = sum(group.cache.blocks_held(length, in_flight) for group in cache.groups if group not in growing)
+    return per_token, float(fixed * cache.block_bytes)
+
+
+__all__ = ["Memory", "PlanError", "Share", "Stage", "memory"]

@@ -1,0 +1,39 @@
+"""Tables of sines and cosines for rotary positions: the engine keeps one for each way of rotating, on every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kilocard.perf.config_fields import Fields
+
+#: families with absolute positions or none
+WITHOUT = ("GPT2", "OPT", "Bloom", "MPT", "NemotronH", "GPTBigCode")
+
+
+def rotary_elements(fields: Fields, hidden: int) -> int:
+    """positions × rotated dimensions, over all tables; linear scaling makes one `factor` times as long (Gemma 3)."""
+    positions = fields.optional("max_position_embeddings", "n_positions", "seq_length") or 0
+    if not positions or fields.is_family(*WITHOUT):
+        return 0
+    dim = fields.optional("qk_rope_head_dim") or _head_dim(fields, hidden)
+    partial = fields.raw("partial_rotary_factor", "rotary_pct")
+    if isinstance(partial, float | int) and not isinstance(partial, bool) and 0 < partial <= 1:
+        dim = int(dim * partial)
+    scaling = fields.raw("rope_scaling", "rope_parameters")
+    factor = _stretch(scaling) if isinstance(scaling, Mapping) else 1.0
+    table = int(positions * factor) * dim
+    # Gemma 3 rotates in window layers with another base, unscaled
+    return table + (positions * dim if fields.raw("rope_local_base_freq") else 0)
+
+
+def _stretch(scaling: Mapping[str, Any]) -> float:
+    if str(scaling.get("rope_type") or scaling.get("type")) not in {"linear", "dynamic"}:
+        return 1.0
+    factor = scaling.get("factor")
+    return float(factor) if isinstance(factor, int | float) and factor > 1 else 1.0
+
+
+def _head_dim(fields: Fields, hidden: int) -> int:
+    heads = fields.optional("num_attention_heads", "n_head", "n_heads") or 1
+    return fields.optional("head_dim", "kv_channels") or hidden // max(1, heads)
