@@ -69,7 +69,9 @@ class Layout:
         ]
         model = {
             "policy": POLICIES[variant % len(POLICIES)],
-            "hold": {"max": 500, "timeout": f"{HOLD}s"},
+            # four seconds of 500 requests/s: with two of four replicas ill, one second's worth did not outlast a pause
+            # of the machine, and whoever came then was refused for want of room
+            "hold": {"max": 2000, "timeout": f"{HOLD}s"},
             "retry": {"attempts": ATTEMPTS},
             "eject": {"backoff": "500ms", "backoff_max": "4s"},
             "slow_start": "1s",
