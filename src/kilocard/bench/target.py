@@ -9,34 +9,26 @@ import json
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
-from kilocard.bench import gauges
+from kilocard.bench.accepted import PATHS, TRIAL, Endpoint, endpoints, try_ignore_eos
 from kilocard.bench.ask import Target
 from kilocard.bench.form import Form
-from kilocard.bench.gauges import Page
-from kilocard.bench.inquiry import Answer, Inquiry
-from kilocard.bench.server import IgnoreEos, Server
+from kilocard.bench.inquiry import Inquiry
+from kilocard.bench.metrics_pages import find_pages, kv_tokens
+from kilocard.bench.server import Server
 from kilocard.bench.tokenize_page import find_tokenize
-from kilocard.core.errors import KilocardError, UpstreamError, UsageError
+from kilocard.core.errors import UpstreamError, UsageError
 from kilocard.engines.model_list import MODELS_PATH
-from kilocard.engines.recognise import GATEWAY, recognise
-from kilocard.metrics.exposition_error import NotExposition
+from kilocard.engines.recognise import FACT_PAGES, GATEWAY, ServerFacts, facts, recognise
 from kilocard.net.client import Response
 from kilocard.net.target import parse_target
 
-Endpoint = Literal["chat", "completions"]
-
-PATHS: Mapping[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 #: environment variables that may hold the key, first one first
 KEY_VARIABLES = ("KILOCARD_API_KEY", "OPENAI_API_KEY")
 #: ends of a URL that people paste, and that are not part of the base
 _ENDS = ("/chat/completions", "/completions", "/models")
-
-#: a question that a model answers in far fewer tokens than it may
-TRIAL = "Say OK, and nothing else."
-TRIAL_TOKENS = 24
 
 
 def target_of(
@@ -48,9 +40,8 @@ def target_of(
     tls: ssl.SSLContext | None = None,
 ) -> Target:
     """Where to ask. `url` may end in /v1 or in an endpoint. Raises UsageError for what is no http(s) URL."""
-    base = url.strip().rstrip("/")
-    if "://" not in base:
-        base = f"http://{base}"
+    base = url.strip()
+    base = (base if "://" in base else f"http://{base}").rstrip("/")
     for end in _ENDS:
         base = base.removesuffix(end)
     base = base.removesuffix("/v1").rstrip("/")
@@ -58,7 +49,7 @@ def target_of(
     if urlsplit(base).query or urlsplit(base).fragment:
         raise UsageError(f"{url!r} has a query: give the address alone, as in http://127.0.0.1:8000", code="bad_url")
     given = list(headers)
-    key = api_key or next((environ[name] for name in KEY_VARIABLES if environ.get(name)), None) if environ else api_key
+    key = api_key or next((value for name in KEY_VARIABLES if (value := (environ or {}).get(name))), None)
     if key and not any(name.lower() == "authorization" for name, _ in given):
         given.append(("authorization", f"Bearer {key}"))
     return Target(base, PATHS["chat"], tuple(given), tls)
@@ -85,18 +76,18 @@ async def look(
         name = _choose(model, listed, target.url)
         entry = listed.get(name, {})
         wanted = replace(form or Form(name), model=name)
-        endpoints = [endpoint] if endpoint else list(PATHS)
-        found = await _endpoints(inquiry, wanted, endpoints, notes)
+        found = await endpoints(inquiry, wanted, [endpoint] if endpoint else PATHS, notes)
         chosen = next(iter(found))
         path = PATHS[chosen]
         accepted, answer = found[chosen]
-        eos, accepted = await _ignore_eos(inquiry, path, accepted, wanted, answer, notes)
+        eos, accepted = await try_ignore_eos(inquiry, path, accepted, wanted, answer, notes)
         if answer.usage is None or answer.usage.output is None:
             notes.append(
                 "the server counts no tokens in streams (usage): lengths are known only where an answer is full"
             )
-        pages, page = await _pages(inquiry, list(metrics_urls), notes)
-        engine = recognise(entry.get("owned_by"), headers, page)
+        pages, bodies = await find_pages(inquiry, list(metrics_urls), notes)
+        engine = recognise(entry.get("owned_by"), headers, b"\n".join(bodies))
+        said = await _facts(inquiry) if engine != GATEWAY else ServerFacts()
         if engine == GATEWAY and not any(page.is_gateway for page in pages):
             notes.append("this is a kilocard gateway: give its admin page (…/metrics) as --metrics-url to see its load")
         return Server(
@@ -105,12 +96,15 @@ async def look(
             form=accepted,
             models=tuple(listed),
             engine=engine,
+            engine_version=said.version,
+            max_num_seqs=said.max_running,
+            kv_tokens=kv_tokens(pages, bodies),
             max_model_len=_max_model_len(entry),
             chat="chat" in found,
             completions="completions" in found,
             ignore_eos=eos,
             tokenize=await find_tokenize(inquiry, accepted, TRIAL, answer.usage.prompt if answer.usage else None),
-            pages=pages,
+            pages=tuple(pages),
             notes=tuple(notes),
         )
 
@@ -166,126 +160,9 @@ def _max_model_len(entry: Mapping[str, Any]) -> int | None:
     return None
 
 
-# --- endpoints and fields ---
-
-
-async def _endpoints(
-    inquiry: Inquiry, form: Form, endpoints: list[Endpoint], notes: list[str]
-) -> dict[Endpoint, tuple[Form, Answer]]:
-    """Endpoints that answer, with the form that each takes. Raises the first one's error if none does."""
-    found: dict[Endpoint, tuple[Form, Answer]] = {}
-    first: KilocardError | None = None
-    for endpoint in endpoints:
-        own: list[str] = []
-        try:
-            found[endpoint] = await _accepted(inquiry, PATHS[endpoint], replace(form, chat=endpoint == "chat"), own)
-        except KilocardError as error:
-            first = first or error
-            if not _is_of_this_endpoint(error):
-                raise
-        else:
-            if len(found) == 1:
-                notes += own
-                if first is not None:
-                    notes.append(f"{PATHS[endpoint]} is used, since {first}")
-    if not found:
-        assert first is not None
-        raise first
-    return found
-
-
-def _is_of_this_endpoint(error: KilocardError) -> bool:
-    """Another endpoint of the same server may still answer. A key, a limit or a dead server is the same for all."""
-    return isinstance(error, UpstreamError) and error.code == UpstreamError.default_code
-
-
-async def _accepted(inquiry: Inquiry, path: str, form: Form, notes: list[str]) -> tuple[Form, Answer]:
-    """Send the form; drop optional fields that the server refuses, and say so."""
-    tried_bare = False
-    while True:
-        answer = await inquiry.generate(path, form.body(TRIAL, TRIAL_TOKENS))
-        if answer.status == 200:
-            return form, answer
-        if answer.status not in {400, 422}:
-            raise inquiry.refusal(answer.status, answer.message, path)
-        name = _blamed(answer.message, form)
-        if name is None:
-            if not form.optional():
-                raise inquiry.refusal(answer.status, answer.message, path)
-            if not tried_bare:
-                # Is it our fields at all? A model without a chat template, say, refuses every chat.
-                tried_bare = True
-                bare = form
-                for optional in form.optional():
-                    bare = bare.without(optional)
-                plain = await inquiry.generate(path, bare.body(TRIAL, 1))
-                if plain.status != 200:
-                    raise inquiry.refusal(plain.status, plain.message, path)
-            name = form.optional()[0]
-        notes.append(f"the server refuses {name!r} ({answer.status}: {answer.message}): it is not sent")
-        form = form.without(name)
-
-
-def _blamed(message: str, form: Form) -> str | None:
-    """The field that an error message names first, of those that can be left out."""
-    names = list(form.optional())
-    if form.limit == "max_tokens":
-        names.append("max_tokens")
-    places = [(message.find(name), name) for name in names if name in message]
-    return min(places)[1] if places else None
-
-
-async def _ignore_eos(
-    inquiry: Inquiry, path: str, form: Form, wanted: Form, answer: Answer, notes: list[str]
-) -> tuple[IgnoreEos, Form]:
-    """Does an answer go on to the asked length? `answer` is that to TRIAL, in `form`."""
-    if not wanted.ignore_eos:
-        return IgnoreEos.UNSEEN, form
-    if form.ignore_eos:
-        if answer.finish_reason == "length":
-            # Only if the model would have stopped does this say anything.
-            natural = await inquiry.generate(path, form.without("ignore_eos").body(TRIAL, TRIAL_TOKENS))
-            return (IgnoreEos.WORKS if natural.finish_reason == "stop" else IgnoreEos.UNSEEN), form
-        found = IgnoreEos.IGNORED
-    else:
-        found = IgnoreEos.REFUSED
-    other = replace(form, min_tokens=True)
-    second = await inquiry.generate(path, other.body(TRIAL, TRIAL_TOKENS))
-    if second.status == 200 and second.finish_reason == "length":
-        notes.append(f"ignore_eos is {found.value}: min_tokens is sent, and answers have the asked length")
-        return IgnoreEos.MIN_TOKENS, other
-    notes.append(f"ignore_eos is {found.value}: answers end where the model wants, and have the length that they have")
-    return found, form
-
-
-# --- gauges ---
-
-
-async def _pages(inquiry: Inquiry, urls: list[str], notes: list[str]) -> tuple[tuple[Page, ...], bytes]:
-    """Metrics pages that are understood, and the body of one of them. Those that were named must be there."""
-    if urls:
-        named = [await _named_page(inquiry, url) for url in urls]
-        return tuple(page for page, _ in named), named[0][1]
-    for path in gauges.PATHS:
+async def _facts(inquiry: Inquiry) -> ServerFacts:
+    for path in FACT_PAGES:
         response = await inquiry.page(inquiry.target.url + path)
-        if response is None:
-            continue
-        try:
-            page = gauges.page_of(inquiry.target.url + path, response.body)
-        except NotExposition:
-            continue
-        if page is not None:
-            return (page,), response.body
-    notes.append("no metrics page was found: queue, KV cache and prefix hits of the engine are unknown")
-    return (), b""
-
-
-async def _named_page(inquiry: Inquiry, url: str) -> tuple[Page, bytes]:
-    parse_target(url)
-    response = await inquiry.page(url)
-    if response is None:
-        raise UpstreamError(f"--metrics-url {url}: there is no such page, or it does not answer")
-    page = gauges.page_of(url, response.body)
-    if page is None:
-        raise UpstreamError(f"--metrics-url {url}: nothing on this page is known here: is it the engine's own?")
-    return page, response.body
+        if response is not None and (said := facts(path, response.body)) != ServerFacts():
+            return said
+    return ServerFacts()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import NamedTuple
 
 #: `owned_by` in the model list → engine
 _OWNERS = {
@@ -33,3 +35,32 @@ def recognise(owner: str | None, headers: Mapping[str, str], page: bytes = b"") 
         if page.startswith(prefix) or b"\n" + prefix in page:
             return name
     return None
+
+
+class ServerFacts(NamedTuple):
+    """What a server says of itself. None: it does not."""
+
+    version: str | None = None
+    #: requests that it runs at once: slots, max-num-seqs
+    max_running: int | None = None
+
+
+#: path → keys of the version and of the slots. vLLM and TensorRT-LLM; llama.cpp; SGLang
+FACT_PAGES: Mapping[str, tuple[str, str]] = {
+    "/version": ("version", "max_num_seqs"),
+    "/props": ("build_info", "total_slots"),
+    "/get_server_info": ("version", "max_running_requests"),
+}
+
+
+def facts(path: str, body: bytes) -> ServerFacts:
+    """What the page at one of FACT_PAGES says; nothing, where it is something else."""
+    try:
+        said = json.loads(body)
+        version, running = (said.get(key) for key in FACT_PAGES[path])
+    except (ValueError, AttributeError):
+        return ServerFacts()
+    return ServerFacts(
+        version if isinstance(version, str) and version else None,
+        running if type(running) is int and running > 0 else None,
+    )
