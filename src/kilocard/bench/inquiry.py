@@ -89,7 +89,7 @@ class Inquiry:
             has_key = any(name.lower() == "authorization" for name, _ in self.target.headers)
             what = "does not accept this API key" if has_key else "wants an API key"
             return Unauthorized(
-                f"{where} {what} (401{said}). Give --api-key, or set OPENAI_API_KEY or KILOCARD_API_KEY",
+                f"{where} {what} (401{said}). Set KILOCARD_API_KEY or OPENAI_API_KEY",
                 code="invalid_api_key" if has_key else "missing_api_key",
             )
         if status == 403:

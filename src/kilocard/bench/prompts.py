@@ -26,9 +26,10 @@ class Prompts:
     def __init__(self, calibration: Calibration, form: Form, rng: Random) -> None:
         self.calibration = calibration
         self.form = form
-        self._rng = rng
-        self._text = Text(calibration.words, rng)
-        self._seed = rng.getrandbits(64)
+        # One of its own: `rng` may be the system's, which is slow.
+        self._rng = Random(rng.getrandbits(64))  # noqa: S311  # filler text
+        self._text = Text(calibration.words, self._rng)
+        self._seed = self._rng.getrandbits(64)
         self._blocks: OrderedDict[tuple[int, int], str] = OrderedDict()
         self._around = lru_cache(maxsize=4096)(form.around)
 
