@@ -14,8 +14,6 @@ from kilocard.wire.http1 import Request
 
 #: tokens that the chat template adds
 TEMPLATE = 23
-#: where the model stops by itself
-NATURAL = 3
 
 
 @dataclass
@@ -24,6 +22,8 @@ class Stub:
     #: fields that it answers with 400, and how it words it
     refused: tuple[str, ...] = ()
     says_which: bool = True
+    #: tokens after which the model stops by itself
+    natural: int = 3
     takes_ignore_eos: bool = True
     takes_min_tokens: bool = False
     counts: bool = True
@@ -66,7 +66,7 @@ class Stub:
         goes_on = (self.takes_ignore_eos and said.get("ignore_eos")) or (
             self.takes_min_tokens and said.get("min_tokens", 0) >= most
         )
-        made = most if goes_on else min(most, NATURAL)
+        made = most if goes_on else min(most, self.natural)
         finish = "length" if made == most else "stop"
         text = said["messages"][0]["content"] if chat else said["prompt"]
         prompt = self.tokens(text) + (TEMPLATE if chat else 0)

@@ -72,6 +72,12 @@ def test_bn_08_ignore_eos_that_is_taken_and_ignored() -> None:
     assert any(note.startswith("ignore_eos is ignored: answers end where the model wants") for note in server.notes)
 
 
+def test_bn_08_a_model_that_talks_on_anyway_proves_nothing() -> None:
+    server = found(Stub(natural=100))
+    assert server.ignore_eos is IgnoreEos.UNSEEN
+    assert server.form.ignore_eos
+
+
 def test_bn_08_min_tokens_is_the_fallback_where_it_works() -> None:
     server = found(Stub(takes_ignore_eos=False, takes_min_tokens=True))
     assert server.ignore_eos is IgnoreEos.MIN_TOKENS
