@@ -18,6 +18,8 @@ from kilocard.perf.weights import GIB
 #: input tensors, block tables and other odds and ends (fitted)
 REST_GIB = 0.04
 ELEMENT = 2
+#: bytes of the encoder's peak for each token of an image when the tower is not known: 27 layers of 1,152, four patches
+UNKNOWN_TOWER_BYTES = 142_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,23 @@ def activation(architecture: Architecture, layout: Layout, resolved: Resolved, *
     layer = _layer_gib(architecture, layout, resolved)
     # between stages travel the hidden states and the residual
     passing = 2 * tokens * hidden * ELEMENT / GIB if layout.pipeline > 1 else 0.0
-    vision = _vision_gib(architecture, resolved)
-    if not last:
-        return Activation(layer + passing + vision, "one layer's forward pass")
-    sequences = min(resolved.max_num_seqs, tokens)
-    per_entry = defaults.at(defaults.SAMPLER_BYTES, resolved.version).value
-    sampler = per_entry * architecture.vocab * sequences / GIB
-    sampler += tokens * hidden * ELEMENT / GIB + _expert_workspace_gib(architecture, layout, resolved) + REST_GIB
-    if sampler >= layer:
-        words = f"the sampler: {per_entry:g} bytes × {architecture.vocab:,} vocabulary × {sequences:,} sequences"
-        return Activation(sampler + passing + vision, words)
-    return Activation(layer + passing + vision, f"one layer's forward pass over {tokens:,} tokens")
+    # what the encoder made of the images waits for the layers
+    waiting = tokens * hidden * ELEMENT / GIB if architecture.vision else 0.0
+    words = f"one layer's forward pass over {tokens:,} tokens"
+    peak = layer
+    if last:
+        sequences = min(resolved.max_num_seqs, tokens)
+        per_entry = defaults.at(defaults.SAMPLER_BYTES, resolved.version).value
+        sampler = per_entry * architecture.vocab * sequences / GIB + REST_GIB
+        sampler += tokens * hidden * ELEMENT / GIB + _expert_workspace_gib(architecture, layout, resolved)
+        if sampler > peak:
+            peak = sampler
+            words = f"the sampler: {per_entry:g} bytes × {architecture.vocab:,} vocabulary × {sequences:,} sequences"
+    peak += passing + waiting
+    encoder = _encoder_gib(architecture, resolved)
+    if encoder > peak:
+        return Activation(encoder, "encoding the largest image")
+    return Activation(peak, words)
 
 
 def _layer_gib(architecture: Architecture, layout: Layout, resolved: Resolved) -> float:
@@ -72,14 +80,10 @@ def _expert_workspace_gib(architecture: Architecture, layout: Layout, resolved: 
     return resolved.max_num_batched_tokens * experts.top_k * (2 * width + hidden) * ELEMENT / GIB
 
 
-def _vision_gib(architecture: Architecture, resolved: Resolved) -> float:
-    """The encoder's results for as many tokens as a step takes, and its own work on images when their size is said.
-
-    Versions before 0.10 encode every image that --limit-mm-per-prompt allows at the model's largest size.
-    """
+def _encoder_gib(architecture: Architecture, resolved: Resolved) -> float:
+    """The vision tower's own peak on as many images as are profiled at once, of the largest size unless one is said."""
     if not architecture.vision:
         return 0.0
-    tokens = resolved.max_num_batched_tokens
-    if resolved.image_tokens:
-        tokens = max(tokens, resolved.image_tokens * resolved.images)
-    return tokens * architecture.hidden * ELEMENT / GIB
+    tokens = (resolved.image_tokens or architecture.image_tokens) * resolved.images
+    per_token = architecture.image_token_bytes or UNKNOWN_TOWER_BYTES
+    return tokens * per_token / GIB

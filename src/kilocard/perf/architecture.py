@@ -48,6 +48,11 @@ class Architecture:
     rotary_elements: int = 0
     #: parameters of the vision or audio tower and its projector, 0 for a text model
     tower_parameters: int = 0
+    #: bytes of all weights as the checkpoint stores them, 0 = not known
+    stored_bytes: int = 0
+    #: the largest image in tokens, and bytes that its encoding holds at the peak for each token; 0 = not known
+    image_tokens: int = 0
+    image_token_bytes: int = 0
     #: layers for multi-token prediction: in the checkpoint, loaded for speculative decoding only
     draft_layers: int = 0
     #: what read_architecture had to assume, one sentence each

@@ -66,6 +66,10 @@ MIXED_PAGES_SINCE: Version = (0, 21)
 TOKENS_BY_CONCURRENCY_SINCE: Version = (0, 20)
 #: CUDA graphs are estimated and taken out of the budget
 GRAPHS_IN_BUDGET_SINCE: Version = (0, 21)
+#: 16,384 tokens a step on GPUs of 160 GiB and more (8,192 on a B200 at 0.25)
+LARGEST_BATCHES_SINCE: Version = (0, 26)
+#: a checkpoint that says how its cache is to be stored is listened to
+CHECKPOINT_KV_SINCE: Version = (0, 12)
 #: chunked prefill whatever the length; before (engine V0) only above 32,768 tokens
 CHUNKED_PREFILL_SINCE: Version = (0, 8)
 #: window layers reserve for two steps, because the scheduler is one ahead of the GPU (one at 0.25, two at 0.32)
@@ -113,7 +117,7 @@ def max_num_batched_tokens(version: Version, gpu: Gpu, max_model_len: int) -> in
         if max_model_len > V0_CHUNKED_ABOVE:
             return 512 if version < (0, 7) else 2048
         return max(max_model_len, 2048)
-    if version >= (0, 20) and gpu.memory_gib >= 160:
+    if version >= LARGEST_BATCHES_SINCE and gpu.memory_gib >= 160:
         return 16384
     return 8192 if _large(gpu) else 2048
 

@@ -24,6 +24,9 @@ from kilocard.perf.other_engines import trtllm_outside_gib
 from kilocard.perf.setting import OF_FREE, PROFILED, EngineSetting, Resolved, resolve
 from kilocard.perf.weights import GIB, Weights, stage_blocks, weights
 
+#: a context that is shorter than this is no answer to a question without max_model_len: refused like the engine does
+WORTH_STARTING = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -114,7 +117,7 @@ def memory(architecture: Architecture, gpu: Gpu, layout: Layout, setting: Engine
     length = resolved.max_model_len
     limit = architecture.max_length or length
     longest = narrow.cache.longest(narrow.blocks, in_flight, max(limit, length))
-    if setting.max_model_len is None and 0 < longest < length:
+    if setting.max_model_len is None and WORTH_STARTING <= longest < length:
         # nobody asked for the whole context: say what fits
         length = longest // narrow.cache.block_size * narrow.cache.block_size or longest
         resolved = replace(resolved, max_model_len=length, assumed=_shortened(resolved, limit, length))

@@ -39,6 +39,8 @@ class Quantization:
     kept: frozenset[str] = ALWAYS_KEPT
     #: bits of an expert's weight with its scales when experts are quantised further (DeepSeek V4), 0 = as the rest
     expert_bits: float = 0
+    #: the checkpoint wants its KV cache in so many bits, 0 = it does not say
+    kv_bits: int = 0
     #: bits of activations in matrix products, for the speed model: 16, 8 or 4
     activation_bits: int = 16
 
@@ -124,16 +126,17 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | None:
         return None
     if isinstance(found, str):
         return quantization(found)
+    layers = int(config.get("num_hidden_layers") or 0)
     method = str(found.get("quant_method") or found.get("quant_algo") or "").lower()
     algorithm = str(found.get("quant_algo") or "").upper()
     if method in {"modelopt", "modelopt_fp4", "nvfp4", "fp8"} and algorithm in {"NVFP4", "MIXED_PRECISION"}:
-        return _kept(NVFP4, found)
+        return _kept(NVFP4, found, layers)
     if method == "compressed-tensors":
-        return _kept(_compressed_tensors(found), found)
+        return _kept(_compressed_tensors(found), found, layers)
     if method in {"awq", "gptq"}:
         bits = int(found.get("bits") or found.get("w_bit") or 4)
         group = int(found.get("group_size") or found.get("q_group_size") or 128)
-        return _kept(Quantization(f"int{bits}", bits, max(group, 0), 16 + bits if group > 0 else 0), found)
+        return _kept(Quantization(f"int{bits}", bits, max(group, 0), 16 + bits if group > 0 else 0), found, layers)
     if method in {"fp8", "fbgemm_fp8"}:
         base = FP8_BLOCK if found.get("weight_block_size") else FP8
         family = str(config.get("architecture") or config.get("architectures") or config.get("model_type") or "")
@@ -141,10 +144,10 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | None:
         silent = "fp4" if "deepseek" in family.lower() and "v4" in family.lower() else ""
         if str(config.get("expert_dtype") or silent).lower() in {"fp4", "mxfp4"}:
             base = replace(base, expert_bits=MXFP4.weight_bits)
-        return _kept(base, found)
+        return _kept(base, found, layers)
     if method == "bitsandbytes":
-        return _kept(INT8_BNB if found.get("load_in_8bit") else NF4, found)
-    return _kept(quantization(method) or FP8, found)
+        return _kept(INT8_BNB if found.get("load_in_8bit") else NF4, found, layers)
+    return _kept(quantization(method) or FP8, found, layers)
 
 
 def _compressed_tensors(found: Mapping[str, Any]) -> Quantization:
@@ -164,23 +167,36 @@ def _compressed_tensors(found: Mapping[str, Any]) -> Quantization:
     return FP8
 
 
-#: What a pattern of an ignore list means for us
+#: What a name in a list of modules to leave alone means for us
 _IGNORED = (
     (re.compile(r"lm_head"), HEAD),
     (re.compile(r"vis(ion|ual)|tower|projector"), TOWER),
-    (re.compile(r"(self_attn|attention)(?!.*\.(\d+)\.)"), ATTENTION),
     (re.compile(r"shared_expert"), SHARED),
-    (re.compile(r"linear_attn|mamba|mixer|conv1d|in_proj"), LINEAR),
+    (re.compile(r"linear_attn|mamba|mixer"), LINEAR),
+    (re.compile(r"self_attn|attention"), ATTENTION),
+    (re.compile(r"mlp(?!.*experts)"), MLP),
 )
 
 
-def _kept(base: Quantization, found: Mapping[str, Any]) -> Quantization:
-    """Adds what the config's own list of modules leaves alone, when it does so by a pattern for all layers."""
+def _kept(base: Quantization, found: Mapping[str, Any], layers: int) -> Quantization:
+    """Adds what the config's own list leaves alone: by a pattern, or by name in half of the layers or more."""
     listed = found.get("ignore") or found.get("modules_to_not_convert") or found.get("ignored_layers") or []
     listed = listed or found.get("exclude_modules") or found.get("llm_int8_skip_modules") or []
     kept = set(base.kept)
-    for module in listed:
-        for pattern, part in _IGNORED:
-            if pattern.search(str(module)):
-                kept.add(part)
-    return replace(base, kept=frozenset(kept))
+    named: dict[str, set[str]] = {}
+    for module in map(str, listed):
+        part = next((part for pattern, part in _IGNORED if pattern.search(module)), None)
+        number = re.search(r"layers\.(\d+)\.", module)
+        if part is not None and number is None:
+            kept.add(part)
+        elif part is not None and number is not None:
+            named.setdefault(part, set()).add(number[1])
+    kept |= {part for part, numbers in named.items() if layers and len(numbers) * 2 >= layers}
+    return replace(base, kept=frozenset(kept), kv_bits=_kv_bits(found))
+
+
+def _kv_bits(found: Mapping[str, Any]) -> int:
+    scheme = found.get("kv_cache_scheme")
+    if isinstance(scheme, Mapping):
+        return 8 if scheme.get("num_bits") == 8 or scheme.get("dtype") == "fp8" else 0
+    return 8 if str(found.get("kv_cache_quant_algo")).upper() == "FP8" else 0

@@ -13,7 +13,7 @@ from kilocard.perf.quantization import read_quantization
 from kilocard.perf.read_ffn import read_ffns
 from kilocard.perf.read_mixers import read_mixers
 from kilocard.perf.rotary import rotary_elements
-from kilocard.perf.tower import tower_parameters
+from kilocard.perf.tower import largest_image, tower_parameters
 
 #: where a multi-modal config keeps its language model
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -35,6 +35,7 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
     except SpecError as error:
         fields.problems.append(str(error))
         quantization = None
+    image_tokens, image_token_bytes = largest_image(config, family)
     if fields.problems:
         where = f"{name}: " if name else ""
         raise SpecError("\n".join(where + problem for problem in dict.fromkeys(fields.problems)))
@@ -50,6 +51,8 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
         max_length=fields.optional("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
         rotary_elements=rotary_elements(fields, hidden),
         tower_parameters=tower_parameters(config, hidden),
+        image_tokens=image_tokens,
+        image_token_bytes=image_token_bytes,
         draft_layers=fields.optional("num_nextn_predict_layers", "mtp_num_hidden_layers") or 0,
         assumptions=tuple(dict.fromkeys(fields.assumptions)),
     )

@@ -62,7 +62,7 @@ def _experts(fields: Fields, *, gated: bool) -> Experts | None:
         gated=gated,
         shared_intermediate=_shared(fields, width),
         dense_intermediate=fields.optional("intermediate_size") or 0 if fields.is_family(*DENSE_BESIDE) else 0,
-        latent=fields.optional("moe_latent_size") or 0,
+        latent=fields.optional("moe_latent_size", "routed_expert_hidden_size") or 0,
         bias=fields.is_family("GptOss"),
     )
 

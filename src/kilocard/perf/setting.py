@@ -116,7 +116,12 @@ def resolve(setting: EngineSetting, architecture: Architecture, gpu: Gpu) -> Res
     dtype = setting.dtype if setting.dtype != "auto" else architecture.dtype
     if dtype not in DTYPE_BYTES:
         raise UsageError(f"dtype {setting.dtype!r} is not known; known are auto, {', '.join(DTYPE_BYTES)}")
-    asked = setting.quantization
+    weights = _quantization(setting.quantization, architecture)
+    kv_dtype = setting.kv_cache_dtype
+    says = weights is not None and weights.kv_bits == 8 and version >= defaults.CHECKPOINT_KV_SINCE
+    if says and kv_dtype in {"", "auto"}:
+        kv_dtype = "fp8"
+        assumed.append(("kv_cache_dtype", "fp8 (the checkpoint asks for it)"))
     hybrid = setting.hybrid_manager
     return Resolved(
         budget=setting.budget,
@@ -127,9 +132,9 @@ def resolve(setting: EngineSetting, architecture: Architecture, gpu: Gpu) -> Res
         max_num_seqs=seqs,
         max_num_batched_tokens=batched,
         weight_bytes=DTYPE_BYTES[dtype],
-        quantization=_quantization(asked, architecture),
-        kv_bytes=_kv_bytes(setting.kv_cache_dtype, DTYPE_BYTES[dtype]),
-        kv_dtype=setting.kv_cache_dtype,
+        quantization=weights,
+        kv_bytes=_kv_bytes(kv_dtype, DTYPE_BYTES[dtype]),
+        kv_dtype=kv_dtype,
         block_size=setting.block_size or _block_size(architecture, version),
         enforce_eager=setting.enforce_eager,
         prefix_caching=setting.prefix_caching,

@@ -40,3 +40,28 @@ def _encoder(section: Mapping[str, Any], hidden: int) -> int:
     merged = width * _first(section, "spatial_merge_size") ** 2 if _first(section, "spatial_merge_size") else width
     projector = merged * hidden + hidden * hidden
     return layers * (4 * width * width + matrices * width * inner) + projector
+
+
+#: families that take an image of any size: 16,384 tokens at most, four patches each
+ANY_SIZE = ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "MiMoVL")
+#: width and feed-forward width (gated or not: matrices × width) of their towers when the config has no section for it
+TOWERS = {"Qwen3": (1152, 2 * 4304)}
+QWEN_2_TOWER = (1280, 3 * 3420)
+
+
+def largest_image(config: Mapping[str, Any], family: str) -> tuple[int, int]:
+    """Tokens of the largest image, and bytes held for each while the tower works on it; zeros when not known.
+
+    For each patch the feed-forward network's intermediates and eight rows of the tower's width, 16 bits each: the
+    2.5 GiB that start-ups with Qwen2.5-VL's tower show whatever the language model.
+    """
+    if not family.startswith(ANY_SIZE):
+        return 0, 0
+    section = config.get("vision_config")
+    width, inner = TOWERS.get(family[:5], QWEN_2_TOWER)
+    if isinstance(section, Mapping) and section:
+        width = _first(section, "embed_dim", "hidden_size") or width
+        inner = (3 if str(section.get("hidden_act")) == "silu" else 2) * (
+            _first(section, "intermediate_size") or inner // 3
+        )
+    return 16384, 4 * (inner + 8 * width) * 2

@@ -66,8 +66,30 @@ def weights(
     for block in stages[stage]:
         found[ABSORBED] += _absorbed(block, layout.tensor) * plain_bytes
     found[ROTARY] += architecture.rotary_elements * plain_bytes
+    _scale(found, architecture, quantization, plain_bytes)
     parts = sorted(((name, round(size)) for name, size in found.items() if size >= 1), key=lambda each: -each[1])
     return Weights(sum(size for _, size in parts), tuple(parts))
+
+
+def _scale(
+    found: defaultdict[str, float],
+    architecture: Architecture,
+    quantization: Quantization | None,
+    plain_bytes: int,
+) -> None:
+    """When the checkpoint's size is known, the parts keep their proportions and take its sum."""
+    as_stored = quantization is architecture.quantization and (quantization is not None or plain_bytes == 2)
+    if not architecture.stored_bytes or not as_stored:
+        return
+    whole = Split()
+    parts = [part for block in architecture.blocks for part in block_parts(block, architecture, whole)]
+    parts += end_parts(architecture, 1, first=True, last=True)
+    # the file has no padding of the vocabulary, which is under 0.1 %
+    ratio = architecture.stored_bytes / sum(_bytes(part, quantization, plain_bytes) for part in parts)
+    if 0.5 < ratio < 2:
+        for name in found:
+            if name not in {ROTARY, ABSORBED}:
+                found[name] *= ratio
 
 
 def _bytes(part: Part, quantization: Quantization | None, plain_bytes: int) -> float:
