@@ -50,7 +50,9 @@ class Calibration:
 def calibrate(rng: Random, words: Sequence[str] = WORDS) -> Questions:
     """Two lengths give the cost of a word and what the template adds; a third text confirms it."""
     shuffled = rng.sample(words, len(words))
-    short, long, third = shuffled[:SHORT], shuffled, rng.choices(words, k=len(words) // 2)
+    short, long = shuffled[:SHORT], shuffled
+    # Had the short text all words of more than one token, they would look like the template: none of its words here.
+    third = rng.choices(shuffled[SHORT:], k=len(words) // 2)
     few = yield " ".join(short)
     many = yield " ".join(long)
     overhead = few - SHORT

@@ -1,0 +1,35 @@
+"""From measured points to a profile that says how far it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kilocard.core.errors import UsageError
+from kilocard.core.statistics import percentile
+from kilocard.perf.calibration import Fit, calibrate
+from kilocard.perf.profile import Profile
+from kilocard.perf.seen_steps import Watched
+from kilocard.sim.prediction import Compared, Measurement, compared
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    #: with its error: the median over throughput, TTFT and time between tokens of the points that were fitted
+    profile: Profile
+    fit: Fit
+    #: every measured point beside the same one played on the profile
+    points: tuple[Compared, ...]
+
+
+def calibrated(measurements: Sequence[Measurement], base: Profile) -> Calibrated:
+    """`base` gives the engine's room and, by its times, the prior. Raises UsageError when no point can be used."""
+    used = [Watched(each.streams, each.started_s) for each in measurements if each.left_out is None]
+    if not used:
+        reasons = "; ".join(f"{each.label}: {each.left_out}" for each in measurements)
+        raise UsageError(f"no point of this run can be used. {reasons}")
+    fit = calibrate(used, base)
+    profile = fit.profile(base)
+    points = tuple(compared(each, profile, fit.request_s or 0.0) for each in measurements)
+    errors = [abs(error) for point in points if point.measurement.left_out is None for error in point.errors()]
+    return Calibrated(replace(profile, error=percentile(errors, 0.5)), fit, points)

@@ -1,0 +1,99 @@
+"""What a profile says of a measured point: the same requests played on it, and the same numbers taken from both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice, pairwise
+
+from kilocard.core.statistics import mean
+from kilocard.perf.profile import Profile
+from kilocard.perf.seen_steps import Stream
+from kilocard.sim.played import Asked, play
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Means over one point. None: nothing of the kind was seen."""
+
+    output_tokens_per_s: float
+    ttft_s: float | None
+    itl_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measured point. Requests of the warm-up that still ran when the window began come first among the streams."""
+
+    label: str
+    streams: tuple[Stream, ...]
+    #: tokens that each stream was asked for, in their order
+    asked_output: tuple[int, ...]
+    started_s: float
+    ended_s: float
+    #: how many of the streams are the warm-up's
+    carried: int = 0
+    #: closed loop; None: each was sent when it was sent
+    concurrency: int | None = None
+    #: the sending ended before the answers did, and what was left was cut off
+    cut_off: bool = False
+    #: why no number should be fitted to it; None: it is good
+    left_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One point, measured and played on a profile."""
+
+    measurement: Measurement
+    seen: Outcome
+    modelled: Outcome
+
+    def errors(self) -> list[float]:
+        """modelled / seen − 1 of throughput, TTFT and time between tokens, as far as they were seen."""
+        pairs = [
+            (self.seen.output_tokens_per_s, self.modelled.output_tokens_per_s),
+            (self.seen.ttft_s, self.modelled.ttft_s),
+            (self.seen.itl_s, self.modelled.itl_s),
+        ]
+        return [modelled / seen - 1 for seen, modelled in pairs if seen and modelled is not None]
+
+
+def outcome(streams: Sequence[Stream], started_s: float, ended_s: float) -> Outcome:
+    """Tokens that came within the window; latencies of the requests sent in it."""
+    tokens = sum(started_s <= at_s <= ended_s for stream in streams for at_s in stream.tokens_s)
+    inside = [stream for stream in streams if stream.tokens_s and started_s <= stream.sent_s <= ended_s]
+    gaps = [after - before for stream in inside for before, after in pairwise(stream.tokens_s)]
+    return Outcome(
+        output_tokens_per_s=tokens / (ended_s - started_s),
+        ttft_s=mean([stream.tokens_s[0] - stream.sent_s for stream in inside]) if inside else None,
+        itl_s=mean(gaps) if gaps else None,
+    )
+
+
+def predicted(measurement: Measurement, profile: Profile, request_s: float = 0.0) -> Outcome:
+    """The point played on the profile. `request_s`: what a request costs outside the engine.
+
+    Raises EngineError when the profile has no room for a request of it.
+    """
+    begin = min(stream.sent_s for stream in measurement.streams)
+    asked = [
+        Asked(stream.prompt, output, stream.cached, stream.sent_s - begin)
+        for stream, output in zip(measurement.streams, measurement.asked_output, strict=True)
+    ]
+    # A loop that was warm when the window began is played warm: two rounds of the same requests come first.
+    warm = 2 * measurement.concurrency if measurement.concurrency and measurement.carried else 0
+    played = play(profile, [*islice(cycle(asked), warm), *asked], concurrency=measurement.concurrency)
+    streams = [Stream(each.sent_s, each.asked.prompt, tokens_s=tuple(each.tokens_s)) for each in played]
+    if measurement.concurrency is None:
+        started, ended = measurement.started_s - begin, measurement.ended_s - begin
+    else:
+        started = streams[min(warm + measurement.carried, len(streams) - 1)].sent_s
+        ended = streams[-1].sent_s if measurement.cut_off else max(stream.tokens_s[-1] for stream in streams)
+    found = outcome(streams, started, max(ended, started + profile.step_fixed_s))
+    return Outcome(found.output_tokens_per_s, None if found.ttft_s is None else found.ttft_s + request_s, found.itl_s)
+
+
+def compared(measurement: Measurement, profile: Profile, request_s: float = 0.0) -> Compared:
+    seen = outcome(measurement.streams, measurement.started_s, measurement.ended_s)
+    return Compared(measurement, seen, predicted(measurement, profile, request_s))

@@ -1,0 +1,188 @@
+"""`kilocard calibrate` on runs of the engine model on virtual time, in the files that `kilocard bench` writes."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from kilocard.bench import requests_log
+from kilocard.bench.document import About, TargetSeen
+from kilocard.bench.point import ClientHealth, EngineSample, Point
+from kilocard.bench.record import CUT_OFF, RequestRecord
+from kilocard.bench.results import dump, results
+from kilocard.cli.main import app
+from kilocard.core.errors import SpecError, UsageError
+from kilocard.perf.builtin import CPU_SMOL
+from kilocard.perf.profile import Profile
+from kilocard.sim.played import Asked, Played, play
+
+TARGET = TargetSeen(
+    url="http://127.0.0.1:8000", model="org/SmolLM2-135M", engine="vllm", engine_version="0.32.0", max_num_seqs=8,
+    kv_tokens=46_592,
+)  # fmt: skip
+
+
+def record(each: Played, ended_s: float) -> RequestRecord:
+    times = [at_s for at_s in each.tokens_s if at_s <= ended_s]
+    whole = len(times) == len(each.tokens_s)
+    return RequestRecord(
+        intended_s=each.sent_s,
+        sent_s=each.sent_s,
+        asked_input=each.asked.prompt,
+        asked_output=each.asked.output,
+        first_s=times[0] if times else None,
+        last_s=times[-1] if times else None,
+        done_s=times[-1] if whole else None,
+        input_tokens=each.asked.prompt if whole else None,
+        output_tokens=each.asked.output if whole else None,
+        gaps_s=array("d", [after - before for before, after in pairwise(times)]),
+        last_share=0.01,
+        first_kind="content",
+        finish_reason="length" if whole else None,
+        status=200,
+        error=None if whole else CUT_OFF,
+    )
+
+
+def point(slots: int, number: int = 0) -> Point:
+    """A closed loop whose first requests are warm-up, cut off at the sending of the last one."""
+    rng = Random(slots)
+    requests = [Asked(rng.randint(20, 200), rng.randint(20, 60)) for _ in range(number or max(16, 4 * slots))]
+    played = play(CPU_SMOL, requests, concurrency=slots)
+    started, ended = played[slots].sent_s, played[-1].sent_s + 0.01
+    records = [record(each, ended) for each in played]
+    return Point(
+        started_s=started,
+        ended_s=ended,
+        concurrency=slots,
+        warmup=slots,
+        carried=[each for each in records[:slots] if (each.last_s or ended) > started],
+        records=records[slots:],
+        samples=[
+            EngineSample(started, running=min(slots, 8), waiting=max(0, slots - 8), preemptions=0),
+            EngineSample(ended, running=min(slots, 8), waiting=max(0, slots - 8), preemptions=0),
+        ],
+    )
+
+
+def run_dir(folder: Path, points: list[Point], target: TargetSeen = TARGET) -> Path:
+    document = results(points, target=target, about=About(started_at="2026-11-30T00:20:00Z"))
+    (folder / "results.json").write_bytes(dump(document))
+    (folder / "requests.jsonl").write_bytes(b"".join(requests_log.write(points)))
+    return folder
+
+
+def calibrate(*arguments: str | Path) -> str:
+    found = CliRunner().invoke(app, ["calibrate", *map(str, arguments)], catch_exceptions=False)
+    assert found.exit_code == 0
+    return found.stdout
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    return run_dir(tmp_path, [point(slots) for slots in (1, 2, 4, 8, 16)])
+
+
+def test_the_profile_that_is_written_is_the_engine_s(sweep: Path, tmp_path: Path) -> None:
+    out = tmp_path / "profile.yaml"
+    calibrate(sweep, "--out", out, "--block-size", "128", "--max-model-len", "2048")
+    profile = Profile.from_mapping(yaml.safe_load(out.read_text()))
+    for name in ("step_fixed_s", "prefill_token_s", "decode_seq_s", "kv_token_s"):
+        assert getattr(profile, name) == pytest.approx(getattr(CPU_SMOL, name), rel=0.03), name
+    for name in ("kv_tokens", "max_num_seqs", "max_num_batched_tokens", "block_size", "max_model_len", "provenance"):
+        assert getattr(profile, name) == getattr(CPU_SMOL, name), name
+    assert (profile.engine, profile.engine_version, profile.date) == ("vllm", "0.32.0", "2026-11-30")
+    assert profile.name == "SmolLM2-135M"
+    assert profile.error is not None
+    assert profile.error < 0.03
+    assert "attention_s was not fitted: " in out.read_text(), "what it is worth is in the file"
+
+
+def test_json(sweep: Path, tmp_path: Path) -> None:
+    document = json.loads(calibrate(sweep, "--out", tmp_path / "p.yaml", "--json"))
+    assert [each["label"] for each in document["points"]][-1] == "16 in flight"
+    for each in document["points"]:
+        assert each["modelled"]["output_tokens_per_s"] == pytest.approx(
+            each["measured"]["output_tokens_per_s"], rel=0.05
+        )
+    assert {each["name"] for each in document["terms"]} >= {"step_fixed_s", "prefill_token_s", "kv_token_s"}
+    assert document["step_error"]["median"] < 0.01
+
+
+def test_table(sweep: Path, tmp_path: Path) -> None:
+    shown = calibrate(sweep, "--out", tmp_path / "p.yaml")
+    assert "prefill_token_s" in shown
+    assert "1.42 ms" in shown
+    assert "16 in flight" in shown
+
+
+def test_a_point_with_preemptions_or_a_starved_client_is_shown_and_not_fitted(tmp_path: Path) -> None:
+    points = [point(slots) for slots in (1, 2, 4, 8, 16)]
+    points[3].samples[-1].preemptions = 7
+    points[4].client = ClientHealth(limited="no processor")
+    document = json.loads(calibrate(run_dir(tmp_path, points), "--out", tmp_path / "p.yaml", "--json"))
+    left_out = [each["left_out"] for each in document["points"]]
+    assert left_out[:3] == [None] * 3
+    assert left_out[3].startswith("7 preemptions")
+    assert left_out[4].endswith("no processor")
+    assert all(each["modelled"]["output_tokens_per_s"] for each in document["points"])
+
+
+def test_slots_are_those_that_were_full(tmp_path: Path) -> None:
+    target = TargetSeen(url=TARGET.url, model="m", kv_tokens=46_592)
+    folder = run_dir(tmp_path, [point(slots) for slots in (1, 4, 16)], target)
+    document = json.loads(calibrate(folder, "--out", tmp_path / "p.yaml", "--json"))
+    assert document["profile"]["max_num_seqs"] == 8
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (TargetSeen(url="http://x", model="m", max_num_seqs=8), "--kv-tokens"),
+        (TargetSeen(url="http://x", model="m", kv_tokens=46_592), "--max-num-seqs"),
+    ],
+)
+def test_what_the_run_does_not_say_has_to_be_given(tmp_path: Path, target: TargetSeen, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        calibrate(run_dir(tmp_path, [point(1), point(2)], target), "--out", tmp_path / "p.yaml")
+
+
+def test_tokens_that_come_several_at_a_time_are_refused(tmp_path: Path) -> None:
+    coarse = point(2)
+    for each in (*coarse.records, *coarse.carried):
+        each.gaps_s = array("d", [a + b for a, b in zip(each.gaps_s[::2], each.gaps_s[1::2], strict=False)])
+    with pytest.raises(UsageError, match="several at a time"):
+        calibrate(run_dir(tmp_path, [coarse]), "--out", tmp_path / "p.yaml")
+
+
+def test_folders_that_are_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="kilocard bench"):
+        calibrate(tmp_path, "--out", tmp_path / "p.yaml")
+    run_dir(tmp_path, [point(1)])
+    (tmp_path / "requests.jsonl").write_text('{"schema": "kilocard.requests/1"}\n')
+    with pytest.raises(UsageError, match="got an answer"):
+        calibrate(tmp_path, "--out", tmp_path / "p.yaml")
+    other = requests_log.write([point(1), point(1)])
+    (tmp_path / "requests.jsonl").write_bytes(b"".join(other))
+    with pytest.raises(UsageError, match="point 1, which"):
+        calibrate(tmp_path, "--out", tmp_path / "p.yaml")
+    with pytest.raises(UsageError, match="--out FOLDER"):
+        calibrate()
+
+
+def test_the_emulator_takes_the_profile(sweep: Path, tmp_path: Path) -> None:
+    from kilocard.cli.emulate import _profile
+
+    out = tmp_path / "p.yaml"
+    calibrate(sweep, "--out", out)
+    assert _profile(str(out)).provenance == "measured"
+    with pytest.raises(SpecError):
+        Profile.from_mapping({**replace(CPU_SMOL).to_mapping(), "speed": 1})
