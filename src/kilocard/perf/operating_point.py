@@ -46,10 +46,13 @@ class Expected:
         return self.concurrency / self.requests_per_s if self.requests_per_s else math.inf
 
 
-def most_running(profile: Profile, input_tokens: float, output_tokens: float) -> float:
-    """Sequences that run at once: slots, or what the KV cache holds. R15: capacity is the KV that fits."""
-    held = input_tokens + HELD * output_tokens
-    return max(1.0, min(profile.max_num_seqs, profile.kv_tokens / held))
+def most_running(profile: Profile, input_tokens: float, output_tokens: float, *, cached_tokens: float = 0.0) -> float:
+    """Sequences that run at once: slots, or what the KV cache holds. R15: capacity is the KV that fits.
+
+    Cached tokens are taken for a prefix that requests share: the cache holds it once.
+    """
+    held = input_tokens - cached_tokens + HELD * output_tokens
+    return max(1.0, min(profile.max_num_seqs, (profile.kv_tokens - cached_tokens) / held))
 
 
 def operating_point(
@@ -57,16 +60,16 @@ def operating_point(
 ) -> Expected:
     """`concurrency` requests always in flight, each of these lengths; `cached_tokens` of a prompt need no prefill."""
     _check(concurrency, input_tokens, output_tokens, cached_tokens)
-    inside = min(concurrency, most_running(profile, input_tokens, output_tokens))
+    inside = min(concurrency, most_running(profile, input_tokens, output_tokens, cached_tokens=cached_tokens))
     point = _steady(profile, max(0.0, inside - 1), input_tokens, output_tokens, cached_tokens)
     rate = inside / point.e2e_s
     waiting = (concurrency - inside) / rate
-    return _expected(profile, point, rate, waiting, concurrency, inside, input_tokens, output_tokens)
+    return _expected(profile, point, rate, waiting, concurrency, inside, input_tokens - cached_tokens, output_tokens)
 
 
 def capacity(profile: Profile, input_tokens: float, output_tokens: float, *, cached_tokens: float = 0.0) -> Expected:
     """The most that comes out when there is always more to do: every slot taken that fits."""
-    most = most_running(profile, input_tokens, output_tokens)
+    most = most_running(profile, input_tokens, output_tokens, cached_tokens=cached_tokens)
     return operating_point(profile, most, input_tokens, output_tokens, cached_tokens=cached_tokens)
 
 
@@ -79,7 +82,7 @@ def at_rate(
     """
     if requests_per_s <= 0:
         raise ValueError(f"{requests_per_s} requests/s is no load")
-    most = most_running(profile, input_tokens, output_tokens)
+    most = most_running(profile, input_tokens, output_tokens, cached_tokens=cached_tokens)
     full = capacity(profile, input_tokens, output_tokens, cached_tokens=cached_tokens)
     if requests_per_s >= full.requests_per_s:
         return replace(full, ttft_s=math.inf, concurrency=math.inf, saturated=True)
@@ -94,7 +97,9 @@ def at_rate(
     waiting = _slot_wait(most, high, requests_per_s)
     inside = requests_per_s * point.e2e_s
     there = inside + waiting * requests_per_s
-    return _expected(profile, point, requests_per_s, waiting, there, inside, input_tokens, output_tokens)
+    return _expected(
+        profile, point, requests_per_s, waiting, there, inside, input_tokens - cached_tokens, output_tokens
+    )
 
 
 def _expected(
@@ -104,7 +109,7 @@ def _expected(
     waiting: float,
     concurrency: float,
     running: float,
-    input_tokens: float,
+    own_tokens: float,
     output_tokens: float,
 ) -> Expected:
     return Expected(
@@ -114,7 +119,7 @@ def _expected(
         requests_per_s=rate,
         concurrency=concurrency,
         running=running,
-        kv_share=min(1.0, running * (input_tokens + HELD * output_tokens) / profile.kv_tokens),
+        kv_share=min(1.0, running * (own_tokens + HELD * output_tokens) / profile.kv_tokens),
         saturated=waiting * rate > 0.5 or point.budget_bound,
     )
 
