@@ -7,6 +7,7 @@ import errno
 import socket
 import ssl
 import struct
+from functools import partial
 from typing import Any, Protocol
 
 from kilocard.bench.loop import ENDED, READ, WRITE, Loop
@@ -143,10 +144,8 @@ class Connection:
                 if self._stamp - 0.001 <= kernel <= now + 0.001:
                     stamp, exact = max(kernel, self._stamp), True
         self._stamp = stamp
-        if self._tls is None:
-            self._loop.later(lambda: self._hand_over(data, stamp, exact, floor))
-        else:
-            self._loop.later(lambda: self._unseal(data, stamp, exact, floor))
+        hand_over = self._hand_over if self._tls is None else self._unseal
+        self._loop.later(partial(hand_over, data, stamp, exact, floor))
 
     def _hand_over(self, data: bytes, stamp: float, exact: bool, floor: float) -> None:
         if not self.closed:

@@ -21,7 +21,7 @@ class Usage(NamedTuple):
     cached: int | None
 
 
-class Said(NamedTuple):
+class Said(msgspec.Struct):
     #: "content", "reasoning" or "tool_calls"; None: nothing that a token stands behind
     kind: str | None = None
     #: characters of it
@@ -88,8 +88,9 @@ def read_event(payload: bytes) -> Said:
         return _NOTHING if usage is None else Said(usage=usage)
     if len(choices) > 1:
         return _several(choices, usage)
-    kind, size = _tokens(choices[0])
-    reason = choices[0].finish_reason
+    choice = choices[0]
+    kind, size = _tokens(choice)
+    reason = choice.finish_reason
     return Said(kind, size, reason if isinstance(reason, str) else None, usage)
 
 
@@ -111,18 +112,21 @@ def _tokens(choice: _Choice) -> tuple[str | None, int]:
         return ("content", len(choice.text)) if isinstance(choice.text, str) and choice.text else (None, 0)
     # In the order in which a model says them: an event that ends the thinking may carry both.
     kind, size = None, 0
-    for name, text in (
-        ("reasoning", delta.reasoning_content or delta.reasoning),
-        ("content", delta.content or delta.refusal),
-    ):
-        if text:
-            kind = kind or name
-            size += len(text) if isinstance(text, str) else 1
+    thought = delta.reasoning_content or delta.reasoning
+    if thought:
+        kind, size = "reasoning", _length(thought)
+    text = delta.content or delta.refusal
+    if text:
+        kind, size = kind or "content", size + _length(text)
     calls = delta.tool_calls or delta.function_call
     if calls:
         kind = kind or "tool_calls"
         size += len(msgspec.json.encode(calls))
     return kind, size
+
+
+def _length(text: Any) -> int:
+    return len(text) if isinstance(text, str) else 1
 
 
 def _usage(usage: _Usage) -> Usage:

@@ -59,8 +59,10 @@ class Drive:
         self.client = client
         self.started_s = client.now()
         self.driven = Driven(self.started_s)
-        #: sessions with a turn in flight: the turns behind it, in order
+        #: sessions with a turn that is in flight or thinks: the turns behind it, in order
         self._behind: dict[str, deque[Ask]] = {}
+        #: when the last turn of a session ended, where none runs
+        self._turn_ended_s: dict[str, float] = {}
         self._failed = 0
         self._over = False
 
@@ -88,7 +90,7 @@ class Drive:
                 self.driven.stopped = True
             self._over = True
             self.driven.ended_s = client.now()
-            self.driven.health = client.watch.health(client.loop.slept_s)
+            self.driven.health = client.watch.health(client.loop.slept_s, self.driven.records)
             client.cut_off()
         self.driven.retried = client.retried - retried
         return self.driven
@@ -116,23 +118,32 @@ class Drive:
         if self._over:
             return
         if ask.session is not None:
-            behind = self._behind.get(ask.session)
-            if behind:
-                following = behind.popleft()
-                self._turn_ready(following, self.client.now() + following.think_s)
-            else:
-                self._behind.pop(ask.session, None)
+            self._turn_ended(ask.session)
         self._ended(ask, record)
 
+    def _turn_ended(self, session: str) -> None:
+        now = self.client.now()
+        behind = self._behind[session]
+        if behind:
+            ask = behind.popleft()
+            self._turn_ready(ask, now + ask.think_s)
+        else:
+            del self._behind[session]
+            self._turn_ended_s[session] = now
+
     def _waits(self, ask: Ask) -> bool:
-        """Is its session's turn before still to end? Then it is kept until that ends."""
+        """Has its session's turn before still to end, or to be thought about? Then `_turn_ready` follows."""
         if ask.session is None:
             return False
         behind = self._behind.get(ask.session)
-        if behind is None:
-            self._behind[ask.session] = deque()
+        if behind is not None:
+            behind.append(ask)
+            return True
+        self._behind[ask.session] = deque()
+        ended_s = self._turn_ended_s.pop(ask.session, None)
+        if ended_s is None or ended_s + ask.think_s <= self.client.now():
             return False
-        behind.append(ask)
+        self._turn_ready(ask, ended_s + ask.think_s)
         return True
 
     def _progress(self, now: float) -> Progress:

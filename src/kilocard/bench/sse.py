@@ -26,6 +26,10 @@ class Events:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Payloads that `data` completes. A line `error: {…}` (llama.cpp) comes out as `{"error": {…}}`."""
+        if not self._rest and not self._after_cr and data.find(b"\n") == len(data) - 2 and b"\r" not in data:
+            payload = _payload(data[:-2]) if data.endswith(b"\n\n") else b""
+            if payload:
+                return [payload]  # one whole event, as nearly all are
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):

@@ -14,21 +14,28 @@ Three things can falsify a measurement, and each is measured rather than guessed
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kilocard.bench.point import ClientHealth
+from kilocard.bench.record import RequestRecord
+from kilocard.core import latency
 
 #: seconds between heartbeats
 BEAT_S = 0.01
 #: of one core: beyond it, queueing in the client itself begins
 MAX_CPU_SHARE = 0.9
-#: 99th percentile of lateness or blur, seconds: 2 % of a TTFT of 250 ms
-MAX_LAG_S = 0.005
-#: waiting for a processor for more than this share is starvation where it also makes the client late by more than 1 ms
-MAX_STARVED_SHARE = 0.2
-STARVED_LAG_S = 0.001
+#: lateness (99th percentile) may be this share of the median TTFT, and blur this share of the median gap between
+#: tokens: what TTFT, TPOT and e2e may disagree by, elsewhere
+MAX_SHARE = latency.AGREEMENT
+#: below this nothing is wrong, however short the times that are measured
+FINE_S = 0.001
+#: waiting for a processor for more than this share is starvation, where it makes the client late by more than FINE_S
+#: and by more than the share of the median TTFT below
+MAX_STARVED_SHARE = 0.3
+STARVED_SHARE_OF_TTFT = 0.01
 
 
 class Watch:
@@ -55,7 +62,7 @@ class Watch:
         if events > 1 and blur_s > 0.0:
             self.blur.extend([blur_s] * (events - 1))
 
-    def health(self, slept_s: float) -> ClientHealth:
+    def health(self, slept_s: float, records: Sequence[RequestRecord]) -> ClientHealth:
         """`slept_s`: seconds for which the loop has slept since nothing was to do, counted like the start's."""
         wall = max(1e-9, time.monotonic() - self._wall_s)
         cpu = time.thread_time() - self._cpu_s
@@ -73,27 +80,33 @@ class Watch:
             blur_p99_s=blur,
             starved_share=waited / (waited + cpu) if waited + cpu > 0 else 0.0,
         )
-        health.limited = judge(health, self.unsent)
+        ttfts = [ttft for record in records if record.error is None and (ttft := record.ttft_s) is not None]
+        gaps = [statistics.fmean(record.gaps_s) for record in records if record.error is None and record.gaps_s]
+        health.limited = judge(health, self.unsent, _median(ttfts), _median(gaps))
         return health
 
 
-def judge(health: ClientHealth, unsent: int = 0) -> str | None:
-    """Why these numbers can't be trusted, or None."""
+def judge(health: ClientHealth, unsent: int, ttft_s: float, gap_s: float) -> str | None:
+    """Why these numbers can't be trusted, or None. `ttft_s` and `gap_s`: the medians measured, 0 for none."""
+    late, blur = health.late_p99_s, health.blur_p99_s
     if unsent:
         return f"{unsent} requests could not be sent: all of the client's sockets were in use"
     if health.cpu_share > MAX_CPU_SHARE:
         return f"the client used {health.cpu_share:.0%} of its core: run it on a faster one, or spread the load"
-    starved = health.starved_share > MAX_STARVED_SHARE
-    if starved and health.lag_p99_s > STARVED_LAG_S:
+    if health.starved_share > MAX_STARVED_SHARE and late > max(FINE_S, STARVED_SHARE_OF_TTFT * ttft_s):
         return (
             f"the client waited for a processor {health.starved_share:.0%} of the time that it needed one, "
-            f"and was {health.lag_p99_s * 1e3:.1f} ms late (p99): give it a core of its own"
+            f"and was {late * 1e3:.1f} ms late (p99): give it a core of its own"
         )
-    if health.late_p99_s > MAX_LAG_S:
-        return f"the client acted {health.late_p99_s * 1e3:.1f} ms late (p99): it has more to do than one core can"
-    if health.blur_p99_s > MAX_LAG_S:
-        return f"times of arrival are uncertain by {health.blur_p99_s * 1e3:.1f} ms (p99): the client reads too slowly"
+    if late > max(FINE_S, MAX_SHARE * ttft_s):
+        return f"the client acted {late * 1e3:.1f} ms late (p99): it has more to do than one core can"
+    if blur > max(FINE_S, MAX_SHARE * gap_s):
+        return f"times of arrival are uncertain by {blur * 1e3:.1f} ms (p99): the client reads too slowly"
     return None
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values) if values else 0.0
 
 
 def percentile_99(values: Iterable[float], count: int) -> float:

@@ -1,0 +1,51 @@
+"""When does the load tester say that its own numbers can't be trusted?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kilocard.bench.point import ClientHealth
+from kilocard.bench.watch import Watch, judge, percentile_99
+
+FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p99_s": 0.0, "starved_share": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("change", "unsent", "said"),
+    [
+        ({}, 0, None),
+        ({"cpu_share": 0.95}, 0, "used 95% of its core"),
+        ({"late_p99_s": 0.004}, 0, None),  # of a TTFT of 0.1 s
+        ({"late_p99_s": 0.006}, 0, "acted 6.0 ms late"),
+        ({"late_p99_s": 0.004, "starved_share": 0.4}, 0, "waited for a processor 40% of the time"),
+        ({"late_p99_s": 0.0009, "starved_share": 0.9}, 0, None),  # it waited, and it did no harm
+        ({"blur_p99_s": 0.002}, 0, "uncertain by 2.0 ms"),
+        ({}, 3, "3 requests could not be sent"),
+    ],
+)
+def test_what_limits_the_client(change: dict[str, Any], unsent: int, said: str | None) -> None:
+    limited = judge(ClientHealth(**{**FINE, **change}), unsent, ttft_s=0.1, gap_s=0.02)
+    assert limited is None if said is None else said in (limited or "")
+
+
+def test_percentile_of_few_values_among_many_zeros() -> None:
+    assert percentile_99([], 0) == 0.0
+    assert percentile_99([5.0], 1000) == 0.0
+    assert percentile_99([5.0, 7.0, 6.0], 200) == 6.0
+    assert percentile_99([3.0, 1.0, 2.0], 3) == 3.0
+
+
+def test_only_events_that_shared_a_read_are_blurred_with_kernel_stamps() -> None:
+    watch = Watch()
+    watch.arrived(1, 0.0, 0.004)
+    watch.arrived(3, 0.0, 0.004)
+    assert (watch.arrivals, list(watch.blur)) == (4, [0.004, 0.004])
+
+
+def test_without_kernel_stamps_every_event_is() -> None:
+    watch = Watch()
+    watch.arrived(1, 0.002, 0.002)
+    watch.arrived(2, 0.001, 0.001)
+    assert list(watch.blur) == [0.002, 0.001, 0.001]
