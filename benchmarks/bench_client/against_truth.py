@@ -20,7 +20,9 @@ class Series:
     true: list[float] = field(default_factory=list)
 
     def worst(self) -> float:
-        """The largest difference between a reported percentile and the true one."""
+        """The largest difference between a reported percentile and the true one; 0 where nothing was measured."""
+        if not self.true:
+            return 0.0
         return max(abs(percentile(self.reported, share) - percentile(self.true, share)) for share in PERCENTILES)
 
 

@@ -1,4 +1,4 @@
-"""A load client as they are usually written: aiohttp, a task for each stream, each event decoded (cf. `vllm bench serve`)."""
+"""A load client as most are written: aiohttp, a task for each stream, each event decoded (cf. `vllm bench serve`)."""
 
 from __future__ import annotations
 

@@ -103,7 +103,6 @@ class Client:
         now = self.now()
         record = RequestRecord(intended_s, now, ask.asked_input, ask.asked_output, session=ask.session, turn=ask.turn)
         exchange = Exchange(ask, record, now, on_done)
-        self.watch.late.append(now - intended_s)
         connection = self._take_idle(now)
         if connection is not None:
             self._send(exchange, connection)

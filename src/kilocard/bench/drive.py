@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from kilocard.bench.ask import Ask
 from kilocard.bench.client import Client
@@ -66,22 +67,28 @@ class _Closed(Drive):
         self._dry = False
 
     def _begin(self) -> None:
-        self.client.loop.at(self.started_s, self._fill)
+        self._fill(self.started_s)
 
     def _finished(self) -> bool:
-        return self._running == 0 and not self._ready and not self._thinking and (self._left <= 0 or self._dry)
+        nothing_left = self._left <= 0 or (self._dry and not self._ready and not self._thinking)
+        return self._running == 0 and nothing_left
 
-    def _fill(self) -> None:
-        """Take up one slot, if one is free and there is something to send."""
+    def _fill(self, free_s: float) -> None:
+        """Take up one slot, if one is free and there is something to send. `free_s`: since when that could be done."""
         if self._over or self._running >= self._concurrency or self._left <= 0:
             return
         ask = self._next()
         if ask is not None:
             self._left -= 1
             self._running += 1
-            self._send(ask, self.client.now())
+            now = self.client.now()
+            self.client.watch.late.append(now - free_s)
+            self._send(ask, now)
             # One timer for each: a thousand connects in a row would leave the first answers unread.
-            self.client.loop.at(self.client.now(), self._fill)
+            self._fill_soon(self.client.now())
+
+    def _fill_soon(self, free_s: float) -> None:
+        self.client.loop.at(self.client.now(), partial(self._fill, free_s))
 
     def _next(self) -> Ask | None:
         if self._ready:
@@ -103,15 +110,13 @@ class _Closed(Drive):
         def ready() -> None:
             self._thinking -= 1
             self._ready.append(ask)
-            self._fill()
+            self._fill(ready_s)
 
         self.client.loop.at(ready_s, ready)
 
     def _ended(self, ask: Ask, record: RequestRecord) -> None:
         self._running -= 1
-        if record.done_s is not None:
-            self.client.watch.late.append(self.client.now() - record.done_s)
-        self.client.loop.at(self.client.now(), self._fill)
+        self._fill_soon(self.client.now() if record.done_s is None else record.done_s)
 
 
 class _Open(Drive):
@@ -140,8 +145,12 @@ class _Open(Drive):
         if self._waits(ask):
             self._waiting += 1
         else:
-            self._send(ask, self.started_s + ask.at_s)
+            self._send_at(ask, self.started_s + ask.at_s)
         self._load()
+
+    def _send_at(self, ask: Ask, intended_s: float) -> None:
+        self.client.watch.late.append(self.client.now() - intended_s)
+        self._send(ask, intended_s)
 
     def _turn_ready(self, ask: Ask, ready_s: float) -> None:
         intended_s = max(ready_s, self.started_s + ask.at_s)
@@ -149,7 +158,7 @@ class _Open(Drive):
         def ready() -> None:
             self._waiting -= 1
             if not self._over:
-                self._send(ask, intended_s)
+                self._send_at(ask, intended_s)
 
         self.client.loop.at(intended_s, ready)
 

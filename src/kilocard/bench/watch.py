@@ -47,6 +47,8 @@ class Watch:
         #: only those above 0; `arrivals` counts all
         self.blur = array("d")
         self.arrivals = 0
+        #: arrivals that shared a read with a later one
+        self.joined = 0
         self.unsent = 0
         #: what the loop's count of its sleep was at the start
         self._slept_s = slept_s
@@ -59,8 +61,10 @@ class Watch:
         self.arrivals += events
         if blur_of_last_s > 0.0:
             self.blur.append(blur_of_last_s)
-        if events > 1 and blur_s > 0.0:
-            self.blur.extend([blur_s] * (events - 1))
+        if events > 1:
+            self.joined += events - 1
+            if blur_s > 0.0:
+                self.blur.extend([blur_s] * (events - 1))
 
     def health(self, slept_s: float, records: Sequence[RequestRecord]) -> ClientHealth:
         """`slept_s`: seconds for which the loop has slept since nothing was to do, counted like the start's."""
@@ -71,8 +75,11 @@ class Watch:
             waited = delay - self._delay_s
         else:  # no schedstat: what neither slept nor ran was waiting
             waited = max(0.0, wall - (slept_s - self._slept_s) - cpu)
-        late = max(percentile_99(self.late, len(self.late)), percentile_99(self.beats, len(self.beats)))
+        beat = percentile_99(self.beats, len(self.beats))
+        late = max(percentile_99(self.late, len(self.late)), beat)
         blur = percentile_99(self.blur, self.arrivals)
+        if self.joined > 0.01 * self.arrivals:  # they may also have met while the client was waking up
+            blur = max(blur, beat)
         health = ClientHealth(
             cpu_share=cpu / wall,
             lag_p99_s=max(late, blur),

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.bench_client.against_truth import compare, percentile
 from benchmarks.bench_client.timed_server import TimedServer, timed_body
 
+from kilocard.bench import connection
 from kilocard.bench.ask import Ask, Target
 from kilocard.bench.client import Client
 from kilocard.bench.drive import drive_closed, drive_open
@@ -47,6 +48,19 @@ def test_percentiles_of_a_closed_loop_are_right_to_a_millisecond(server: TimedSe
     for name, series in seen:
         assert series.worst() < 0.001, name
     assert percentile([abs(error) for error in seen.stamps], 0.99) < 0.001
+
+
+def test_without_the_kernels_times_the_client_says_how_far_off_it_may_be(
+    server: TimedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SO_TIMESTAMPNS", 9999)  # no such option: setsockopt refuses
+    started_ns = time.monotonic_ns()
+    with Client(Target(server.url), started_ns=started_ns) as client:
+        driven = drive_closed(client, scripted("own", chunks=15, gap_s=0.02, beat=True), 50, requests=100)
+    assert [r.error for r in driven.records if r.error] == []
+    errors = [abs(error) for error in compare(driven.records, server.log(), started_ns).stamps]
+    # It counts from one look at the sockets to the next; what it sleeps through shows in the heartbeats.
+    assert percentile(errors, 0.99) < driven.health.lag_p99_s + 0.001
 
 
 def test_bn_06_a_stall_shows_in_everything_that_should_have_been_sent_meanwhile(server: TimedServer) -> None:

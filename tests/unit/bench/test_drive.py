@@ -33,6 +33,7 @@ class FakeClient:
         self.retried = 0
         self.most_in_flight = 0
         self.watch = Watch()
+        self.oldest_s = 0.0
 
     @property
     def in_flight(self) -> int:
@@ -123,6 +124,12 @@ def test_slots_of_a_closed_loop_wait_for_turns_of_one_session() -> None:
     client = FakeClient(service_s=1.0)
     driven = closed(client, lambda: next(asks, None), 2, seconds=60.0)
     assert intended(driven) == [("a", 0, 0.0), (None, 0, 0.0), ("a", 1, 1.5), ("a", 2, 3.0)]
+
+
+def test_turns_that_still_think_do_not_hold_up_the_end() -> None:
+    asks = iter([ask(session="a", turn=n, think_s=100.0 * n) for n in range(3)] + [ask()])
+    driven = closed(FakeClient(), lambda: next(asks, None), 2, requests=2)
+    assert intended(driven) == [("a", 0, 0.0), (None, 0, 0.0)]
 
 
 def test_an_open_loop_sends_on_time_whatever_the_server_does() -> None:

@@ -49,3 +49,16 @@ def test_without_kernel_stamps_every_event_is() -> None:
     watch.arrived(1, 0.002, 0.002)
     watch.arrived(2, 0.001, 0.001)
     assert list(watch.blur) == [0.002, 0.001, 0.001]
+
+
+def test_events_that_met_while_the_client_woke_up_count_too() -> None:
+    """Asleep it can't know how long they lay there; the heartbeats say how late it wakes up."""
+    watch = Watch()
+    watch.beats.extend([0.004] * 100)
+    for _ in range(10):
+        watch.arrived(2, 0.0, 0.0)
+    assert watch.health(0.0, []).blur_p99_s == 0.004
+    alone = Watch()
+    alone.beats.extend([0.004] * 100)
+    alone.arrived(1, 0.0, 0.0)
+    assert alone.health(0.0, []).blur_p99_s == 0.0
