@@ -187,8 +187,8 @@ class Answer:
                 self.message = said.message or self._whole.decode("utf-8", "replace")
         if record.error is None:
             if not self._done_seen and record.finish_reason is None:
-                record.error = failures.NO_DONE
+                self._fail(failures.NO_DONE, f"Content-Type: {self._content_type or 'none'}")
             elif record.first_s is None:
-                record.error = failures.NO_TOKENS
+                self._fail(failures.NO_TOKENS, "")
         record.done_s = self._now
         self.abandon()

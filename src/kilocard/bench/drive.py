@@ -120,6 +120,8 @@ class _Closed(Drive):
 
 
 class _Open(Drive):
+    open_loop = True
+
     def __init__(self, client: Client, asks: Iterable[Ask]) -> None:
         super().__init__(client)
         self._asks: Iterator[Ask] = iter(asks)

@@ -55,6 +55,9 @@ OnTick = Callable[[Progress], bool | None]
 class Drive:
     """One measurement; used once."""
 
+    #: are requests sent at times that were set before?
+    open_loop = False
+
     def __init__(self, client: Client) -> None:
         self.client = client
         self.started_s = client.now()
@@ -90,7 +93,7 @@ class Drive:
                 self.driven.stopped = True
             self._over = True
             self.driven.ended_s = client.now()
-            self.driven.health = client.watch.health(client.loop.slept_s, self.driven.records)
+            self.driven.health = client.watch.health(client.loop.slept_s, self.driven.records, open_loop=self.open_loop)
             client.cut_off()
         self.driven.retried = client.retried - retried
         return self.driven

@@ -3,8 +3,8 @@
 Three things can falsify a measurement, and each is measured rather than guessed:
 
 - *late*: how long after its time the client acted: a request sent after its intended time, a freed slot taken up again,
-  a heartbeat each 10 ms between them. Lateness of sends stands in the latencies, since those count from the intended
-  time.
+  a heartbeat each 10 ms between them. Lateness of sends stands in an open loop's latencies, since those count from the
+  intended time.
 - *blur*: how far off a time of arrival may be. With the kernel's receive stamp the last event of a read is exact; the
   events before it (the client was not back in time to read them apart) may have come any time since the socket was
   last looked at. Without kernel stamps every event has the time from one look to the next as its blur.
@@ -27,15 +27,16 @@ from kilocard.core import latency
 BEAT_S = 0.01
 #: of one core: beyond it, queueing in the client itself begins
 MAX_CPU_SHARE = 0.9
-#: lateness (99th percentile) may be this share of the median TTFT, and blur this share of the median gap between
-#: tokens: what TTFT, TPOT and e2e may disagree by, elsewhere
+#: lateness (99th percentile) may be this share of what it falsifies: in an open loop the median TTFT, since a late send
+#: stands in it; in a closed loop the median e2e, since a slot that is taken up late lowers the load. Blur may be this
+#: share of the median gap between tokens. As much as TTFT, TPOT and e2e may disagree by, elsewhere
 MAX_SHARE = latency.AGREEMENT
 #: below this nothing is wrong, however short the times that are measured
 FINE_S = 0.001
 #: waiting for a processor for more than this share is starvation, where it makes the client late by more than FINE_S
-#: and by more than the share of the median TTFT below
+#: and by more than the share below of what that falsifies
 MAX_STARVED_SHARE = 0.3
-STARVED_SHARE_OF_TTFT = 0.01
+STARVED_SHARE = 0.01
 
 
 class Watch:
@@ -66,7 +67,7 @@ class Watch:
             if blur_s > 0.0:
                 self.blur.extend([blur_s] * (events - 1))
 
-    def health(self, slept_s: float, records: Sequence[RequestRecord]) -> ClientHealth:
+    def health(self, slept_s: float, records: Sequence[RequestRecord], *, open_loop: bool) -> ClientHealth:
         """`slept_s`: seconds for which the loop has slept since nothing was to do, counted like the start's."""
         wall = max(1e-9, time.monotonic() - self._wall_s)
         cpu = time.thread_time() - self._cpu_s
@@ -87,25 +88,31 @@ class Watch:
             blur_p99_s=blur,
             starved_share=waited / (waited + cpu) if waited + cpu > 0 else 0.0,
         )
-        ttfts = [ttft for record in records if record.error is None and (ttft := record.ttft_s) is not None]
-        gaps = [statistics.fmean(record.gaps_s) for record in records if record.error is None and record.gaps_s]
-        health.limited = judge(health, self.unsent, _median(ttfts), _median(gaps))
+        health.limited = judge(health, self.unsent, *falsified(records, open_loop=open_loop))
         return health
 
 
-def judge(health: ClientHealth, unsent: int, ttft_s: float, gap_s: float) -> str | None:
-    """Why these numbers can't be trusted, or None. `ttft_s` and `gap_s`: the medians measured, 0 for none."""
+def falsified(records: Sequence[RequestRecord], *, open_loop: bool) -> tuple[float, float]:
+    """Medians, seconds, of what lateness and of what blur would make wrong; 0 for none."""
+    whole = [record for record in records if record.error is None]
+    times = [record.ttft_s if open_loop else record.e2e_s for record in whole]
+    gaps = [statistics.fmean(record.gaps_s) for record in whole if record.gaps_s]
+    return _median([time_s for time_s in times if time_s is not None]), _median(gaps)
+
+
+def judge(health: ClientHealth, unsent: int, time_s: float, gap_s: float) -> str | None:
+    """Why these numbers can't be trusted, or None. The last two: see `falsified`."""
     late, blur = health.late_p99_s, health.blur_p99_s
     if unsent:
         return f"{unsent} requests could not be sent: all of the client's sockets were in use"
     if health.cpu_share > MAX_CPU_SHARE:
         return f"the client used {health.cpu_share:.0%} of its core: run it on a faster one, or spread the load"
-    if health.starved_share > MAX_STARVED_SHARE and late > max(FINE_S, STARVED_SHARE_OF_TTFT * ttft_s):
+    if health.starved_share > MAX_STARVED_SHARE and late > max(FINE_S, STARVED_SHARE * time_s):
         return (
             f"the client waited for a processor {health.starved_share:.0%} of the time that it needed one, "
             f"and was {late * 1e3:.1f} ms late (p99): give it a core of its own"
         )
-    if late > max(FINE_S, MAX_SHARE * ttft_s):
+    if late > max(FINE_S, MAX_SHARE * time_s):
         return f"the client acted {late * 1e3:.1f} ms late (p99): it has more to do than one core can"
     if blur > max(FINE_S, MAX_SHARE * gap_s):
         return f"times of arrival are uncertain by {blur * 1e3:.1f} ms (p99): the client reads too slowly"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
 
 from kilocard.bench.point import ClientHealth
-from kilocard.bench.watch import Watch, judge, percentile_99
+from kilocard.bench.record import RequestRecord
+from kilocard.bench.watch import Watch, falsified, judge, percentile_99
 
 FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p99_s": 0.0, "starved_share": 0.05}
 
@@ -17,7 +19,7 @@ FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p99_s": 0.
     [
         ({}, 0, None),
         ({"cpu_share": 0.95}, 0, "used 95% of its core"),
-        ({"late_p99_s": 0.004}, 0, None),  # of a TTFT of 0.1 s
+        ({"late_p99_s": 0.004}, 0, None),  # of 0.1 s
         ({"late_p99_s": 0.006}, 0, "acted 6.0 ms late"),
         ({"late_p99_s": 0.004, "starved_share": 0.4}, 0, "waited for a processor 40% of the time"),
         ({"late_p99_s": 0.0009, "starved_share": 0.9}, 0, None),  # it waited, and it did no harm
@@ -26,7 +28,7 @@ FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p99_s": 0.
     ],
 )
 def test_what_limits_the_client(change: dict[str, Any], unsent: int, said: str | None) -> None:
-    limited = judge(ClientHealth(**{**FINE, **change}), unsent, ttft_s=0.1, gap_s=0.02)
+    limited = judge(ClientHealth(**{**FINE, **change}), unsent, time_s=0.1, gap_s=0.02)
     assert limited is None if said is None else said in (limited or "")
 
 
@@ -57,8 +59,18 @@ def test_events_that_met_while_the_client_woke_up_count_too() -> None:
     watch.beats.extend([0.004] * 100)
     for _ in range(10):
         watch.arrived(2, 0.0, 0.0)
-    assert watch.health(0.0, []).blur_p99_s == 0.004
+    assert watch.health(0.0, [], open_loop=True).blur_p99_s == 0.004
     alone = Watch()
     alone.beats.extend([0.004] * 100)
     alone.arrived(1, 0.0, 0.0)
-    assert alone.health(0.0, []).blur_p99_s == 0.0
+    assert alone.health(0.0, [], open_loop=True).blur_p99_s == 0.0
+
+
+def test_lateness_is_held_against_what_it_falsifies() -> None:
+    """A late send stands in an open loop's TTFT; in a closed loop it only keeps a slot empty for a while."""
+    record = RequestRecord(0.0, 0.0, 1, 2, first_s=0.02, last_s=1.0, done_s=1.0, gaps_s=array("d", [0.98]))
+    assert falsified([record], open_loop=True) == (0.02, 0.98)
+    assert falsified([record], open_loop=False) == (1.0, 0.98)
+    late = ClientHealth(cpu_share=0.1, late_p99_s=0.003)
+    assert "3.0 ms late" in (judge(late, 0, 0.02, 0.98) or "")
+    assert judge(late, 0, 1.0, 0.98) is None
