@@ -110,6 +110,7 @@ def test_any_cut_gives_the_same_record(data: st.DataObject) -> None:
     line_end = data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"]))
     reasoning = event({"reasoning_content": "x"}).replace(b"data: ", b"data:")
     body = b": ping\n\n" + reasoning + event({"content": "grüße 你好"}) + event({"content": "\n\n"})
+    body += b'data: {"choices":\ndata: [{"delta":{"content":"two lines"}}]}\n\n'
     body += b"event: done\nid: 3\n" + event({}, "stop") + USAGE + DONE
     whole = stream(body.replace(b"\n", line_end))
     cuts = sorted(data.draw(st.lists(st.integers(1, len(whole)), max_size=60)))
@@ -117,7 +118,7 @@ def test_any_cut_gives_the_same_record(data: st.DataObject) -> None:
         cuts = list(range(1, len(whole)))
     assert read(whole, cuts).record == read(whole).record
     assert read(whole).record.error is None
-    assert len(read(whole).record.gaps_s) == 2
+    assert len(read(whole).record.gaps_s) == 3
 
 
 def test_an_answer_that_is_no_stream_has_one_arrival() -> None:

@@ -140,6 +140,22 @@ def test_an_open_loop_sends_on_time_whatever_the_server_does() -> None:
     assert all(r.ttft_s == pytest.approx(10.0) for r in driven.records)
 
 
+def test_bn_06_a_client_that_is_held_up_counts_from_when_it_should_have_sent() -> None:
+    """No coordinated omission, whoever stood still: the server, or the client itself."""
+    client = FakeClient(service_s=0.1)
+
+    def hang() -> None:
+        client.time += 4.0
+
+    client.at(client.now() + 1.0, hang)
+    driven = opened(client, *(ask(at_s=n * 0.1) for n in range(60)))
+    late = sorted(r.ttft_s or 0.0 for r in driven.records)
+    assert [t for _, _, t in intended(driven)] == pytest.approx([n * 0.1 for n in range(60)])
+    assert late[-1] > 3.5
+    assert sum(ttft > 1.0 for ttft in late) >= 25
+    assert driven.health.late_p99_s > 3.5
+
+
 def test_what_is_in_flight_at_the_end_is_kept() -> None:
     driven = opened(FakeClient(service_s=10.0), ask(0.0), ask(1.0), ask(2.0), seconds=1.5)
     assert [r.error for r in driven.records] == [CUT_OFF, CUT_OFF]
