@@ -21,6 +21,7 @@ _MEANS = {
     "sequence_s": "each decoding sequence (the rest)",
     "kv_token_s": "each token of KV cache that is read",
     "attention_s": "each pair of prompt tokens (attention)",
+    "request_s": "a request's way in and out, outside of all steps",
 }
 
 
@@ -33,8 +34,6 @@ def show(found: Calibrated) -> None:
         error = "" if term.error is None else _time(term.error)
         table.add_row(_MEANS[term.name], term.name, _time(term.value), error, term.held or "")
     results.print(table)
-    if fit.request_s is not None:
-        results.print(f"Outside the engine a request costs {_time(fit.request_s)}; that is in no profile.")
     results.print(
         f"{fit.steps} steps were seen, in {fit.windows} stretches. The profile misses half of the stretches by under "
         f"{fit.median_error:.1%}, nine of ten by under {fit.p90_error:.1%}.\n"
@@ -67,8 +66,6 @@ def page(found: Calibrated, measured_at: str) -> str:
         f"90th percentile {fit.p90_error:.1%}.",
         *(f"{term.name} was not fitted: {term.held}." for term in _ordered(fit) if term.held),
     ]
-    if fit.request_s is not None:
-        lines.append(f"Outside the engine a request costs {_time(fit.request_s)} (not in the profile).")
     lines.append("Measured → modelled (mean):")
     for point in found.points:
         seen, modelled, reason = point.seen, point.modelled, point.measurement.left_out
@@ -91,7 +88,6 @@ def document(found: Calibrated) -> dict[str, Any]:
             {"name": term.name, "value_s": term.value, "standard_error_s": term.error, "held": term.held}
             for term in _ordered(fit)
         ],
-        "request_s": fit.request_s,
         "steps": fit.steps,
         "step_error": {"median": fit.median_error, "p90": fit.p90_error},
         "points": [

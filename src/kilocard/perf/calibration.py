@@ -59,8 +59,6 @@ class Term:
 @dataclass(frozen=True, slots=True)
 class Fit:
     terms: tuple[Term, ...]
-    #: what a request costs outside the engine's steps (network, tokenizer), in seconds; None: not seen
-    request_s: float | None
     windows: int
     steps: int
     #: median and 90th percentile of |modelled − seen| / seen over the windows, shares
@@ -83,6 +81,8 @@ class Fit:
             "kv_token_s": self.value("kv_token_s"),
             "attention_s": self.value("attention_s"),
             "experts_s": 0.0,
+            "request_s": self.value("request_s"),
+            "steps_ahead": 0.0,
         }
         return replace(base, provenance="measured", **times)  # type: ignore[arg-type]  # names of fields, all floats
 
@@ -223,16 +223,14 @@ def _report(model: _Model, seen: Sequence[Sequence[Window]], base: Profile) -> F
     terms = [
         Term(name, value, error)
         for name, value, error in zip(model.names, model.solution.values, model.solution.errors, strict=True)
-        if name != "request_s"
     ]
-    terms += [Term(name, value, held=why) for name, (value, why) in model.held.items() if name != "request_s"]
+    terms += [Term(name, value, held=why) for name, (value, why) in model.held.items()]
     if "weights_s" in (*model.names, *model.held):
         # In this form a decoding token's products are a prompt token's.
         terms.append(Term("decode_seq_s", model.value("prefill_token_s"), held="taken as a prompt token's"))
-    request = model.value("request_s") if "request_s" in model.names else None
-    fit = Fit(tuple(terms), request, 0, 0, 0.0, 0.0, ())
+    fit = Fit(tuple(terms), 0, 0, 0.0, 0.0, ())
     profile = fit.profile(base)
-    ratios = [[_modelled(window, profile, request or 0.0) / window.duration_s for window in each] for each in seen]
+    ratios = [[_modelled(window, profile) / window.duration_s for window in each] for each in seen]
     errors = [abs(ratio - 1) for each in ratios for ratio in each]
     return replace(
         fit,
@@ -244,8 +242,8 @@ def _report(model: _Model, seen: Sequence[Sequence[Window]], base: Profile) -> F
     )
 
 
-def _modelled(window: Window, profile: Profile, request_s: float) -> float:
-    return math.fsum(profile.step_s(*step) for step in window.steps) + request_s * window.from_sending
+def _modelled(window: Window, profile: Profile) -> float:
+    return math.fsum(profile.step_s(*step) for step in window.steps) + profile.request_s * window.from_sending
 
 
 def _residual(model: _Model) -> float:

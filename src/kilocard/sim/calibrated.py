@@ -30,6 +30,6 @@ def calibrated(measurements: Sequence[Measurement], base: Profile) -> Calibrated
         raise UsageError(f"no point of this run can be used. {reasons}")
     fit = calibrate(used, base)
     profile = fit.profile(base)
-    points = tuple(compared(each, profile, fit.request_s or 0.0) for each in measurements)
+    points = tuple(compared(each, profile) for each in measurements)
     errors = [abs(error) for point in points if point.measurement.left_out is None for error in point.errors()]
     return Calibrated(replace(profile, error=percentile(errors, 0.5)), fit, points)

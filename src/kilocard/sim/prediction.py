@@ -71,8 +71,8 @@ def outcome(streams: Sequence[Stream], started_s: float, ended_s: float) -> Outc
     )
 
 
-def predicted(measurement: Measurement, profile: Profile, request_s: float = 0.0) -> Outcome:
-    """The point played on the profile. `request_s`: what a request costs outside the engine.
+def predicted(measurement: Measurement, profile: Profile) -> Outcome:
+    """The point played on the profile. What a request costs outside the engine is added to its first token.
 
     Raises EngineError when the profile has no room for a request of it.
     """
@@ -91,9 +91,11 @@ def predicted(measurement: Measurement, profile: Profile, request_s: float = 0.0
         started = streams[min(warm + measurement.carried, len(streams) - 1)].sent_s
         ended = streams[-1].sent_s if measurement.cut_off else max(stream.tokens_s[-1] for stream in streams)
     found = outcome(streams, started, max(ended, started + profile.step_fixed_s))
-    return Outcome(found.output_tokens_per_s, None if found.ttft_s is None else found.ttft_s + request_s, found.itl_s)
+    return Outcome(
+        found.output_tokens_per_s, None if found.ttft_s is None else found.ttft_s + profile.request_s, found.itl_s
+    )
 
 
-def compared(measurement: Measurement, profile: Profile, request_s: float = 0.0) -> Compared:
+def compared(measurement: Measurement, profile: Profile) -> Compared:
     seen = outcome(measurement.streams, measurement.started_s, measurement.ended_s)
-    return Compared(measurement, seen, predicted(measurement, profile, request_s))
+    return Compared(measurement, seen, predicted(measurement, profile))
