@@ -27,7 +27,7 @@ _MEANS = {
 
 def show(found: Calibrated) -> None:
     profile, fit = found.profile, found.fit
-    table = Table(box=None, pad_edge=False, header_style="bold", title=f"Profile {profile.name}", title_justify="left")
+    table = _table(f"Profile {profile.name}")
     for column in ("", "number", "value", "±", "note"):
         table.add_column(column, justify="right" if column in {"value", "±"} else "left")
     for term in _ordered(fit):
@@ -38,13 +38,7 @@ def show(found: Calibrated) -> None:
         f"{fit.steps} steps were seen, in {fit.windows} stretches. The profile misses half of the stretches by under "
         f"{fit.median_error:.1%}, nine of ten by under {fit.p90_error:.1%}.\n"
     )
-    table = Table(
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        title="The same load, played on the profile",
-        title_justify="left",
-    )
+    table = _table("The same load, played on the profile")
     table.add_column("")
     for column in ("tok/s seen", "modelled", "", "TTFT seen", "modelled", "", "between tokens", "modelled", ""):
         table.add_column(column, justify="right")
@@ -55,6 +49,23 @@ def show(found: Calibrated) -> None:
     results.print(table)
     if profile.error is not None:
         results.print(f"Median error of these numbers: {profile.error:.1%}.")
+
+
+def show_modelled(profile: Profile) -> None:
+    table = _table(f"Profile {profile.name}: modelled, not measured")
+    for column in ("", "number", "value"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    for key, meaning in _MEANS.items():
+        table.add_row(meaning, key, _time(getattr(profile, key)))
+    results.print(table)
+    if profile.error is not None:
+        results.print(f"Expected error: {profile.error:.0%}. {profile.note}")
+
+
+def modelled_page(profile: Profile) -> str:
+    return "# Modelled from the shape of the model and the data sheet of the GPU; nothing was measured.\n" + _yaml(
+        profile
+    )
 
 
 def page(found: Calibrated, measured_at: str) -> str:
@@ -77,13 +88,13 @@ def page(found: Calibrated, measured_at: str) -> str:
                 text += f", {what} {_time(was)} → {_time(said)}"
         lines.append(text + (f" (not in the fit: {reason})" if reason else ""))
     comments = "".join(f"# {line}\n" for line in lines)
-    return comments + yaml.safe_dump(_rounded(found.profile), sort_keys=False, allow_unicode=True, width=110)
+    return comments + _yaml(found.profile)
 
 
 def document(found: Calibrated) -> dict[str, Any]:
     fit = found.fit
     return {
-        "profile": _rounded(found.profile),
+        "profile": written(found.profile),
         "terms": [
             {"name": term.name, "value_s": term.value, "standard_error_s": term.error, "held": term.held}
             for term in _ordered(fit)
@@ -115,7 +126,16 @@ def _ordered(fit: Fit) -> list[Term]:
     return sorted(fit.terms, key=lambda term: order.index(term.name))
 
 
-def _rounded(profile: Profile) -> dict[str, Any]:
+def _yaml(profile: Profile) -> str:
+    return yaml.safe_dump(written(profile), sort_keys=False, allow_unicode=True, width=110)
+
+
+def _table(title: str) -> Table:
+    results.print(f"[bold]{title}[/]")
+    return Table(box=None, pad_edge=False, header_style="bold")
+
+
+def written(profile: Profile) -> dict[str, Any]:
     """Four digits: no fit is better."""
     return {
         key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in profile.to_mapping().items()

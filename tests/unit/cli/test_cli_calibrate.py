@@ -174,8 +174,30 @@ def test_folders_that_are_no_run(tmp_path: Path) -> None:
     (tmp_path / "requests.jsonl").write_bytes(b"".join(other))
     with pytest.raises(UsageError, match="point 1, which"):
         calibrate(tmp_path, "--out", tmp_path / "p.yaml")
-    with pytest.raises(UsageError, match="--out FOLDER"):
+    with pytest.raises(UsageError, match="--model and --gpu"):
         calibrate()
+
+
+def test_without_a_run_the_profile_is_modelled_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "p.yaml"
+    shown = calibrate("--model", "Llama-3.1-8B", "--gpu", "H100-80GB", "--out", out)
+    profile = Profile.from_mapping(yaml.safe_load(out.read_text()))
+    assert profile.provenance == "modelled"
+    assert profile.error is not None
+    assert profile.weights_s == pytest.approx(16.06e9 / 3.35e12, rel=0.5)
+    assert "modelled, not measured" in shown
+    assert "nothing was measured" in out.read_text()
+
+
+def test_what_the_run_can_not_tell_comes_from_the_roofline(tmp_path: Path) -> None:
+    folder = run_dir(tmp_path, [point(slots) for slots in (1, 2, 4)])
+    arguments = ("--model", "Llama-3.1-8B", "--gpu", "H100-80GB", "--out", tmp_path / "p.yaml", "--json")
+    document = json.loads(calibrate(folder, *arguments))
+    terms = {each["name"]: each for each in document["terms"]}
+    assert terms["step_fixed_s"]["value_s"] == pytest.approx(0.032, rel=0.05), "what it can tell is measured"
+    assert document["profile"]["provenance"] == "measured"
+    assert document["profile"]["gpu"] == "H100-80GB"
+    assert document["profile"]["kv_tokens"] == 46_592, "what the bench saw, not what the account says"
 
 
 def test_the_emulator_takes_the_profile(sweep: Path, tmp_path: Path) -> None:
