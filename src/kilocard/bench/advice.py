@@ -18,12 +18,6 @@ def advise(points: Sequence[PointResult], knee: Knee, limit: Limit, slo: Slo | N
     said = [*_of_the_limit(limit, knee, loads)]
     if slo is not None and loads:
         said.append(_of_the_slo(loads, "in flight" if closed(points) else "requests/s"))
-    hit = max((share for p in points if (share := p.engine.prefix_hit_share) is not None), default=0.0)
-    if hit > 0.01:
-        said.append(
-            f"Up to {hit:.0%} of the prompt tokens came from the prefix cache: TTFT and throughput are better than "
-            "with prompts that share nothing."
-        )
     return said
 
 

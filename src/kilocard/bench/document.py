@@ -128,7 +128,9 @@ class PointResult(Struct, kw_only=True):
     started_s: Annotated[float, _("of the window, since the run's start")]
     window_s: Annotated[float, _("wall time that every rate here is divided by; warm-up excluded")]
     warmup: Annotated[int, _("requests before the window, in no number here")]
-    requests: Annotated[int, _("whose intended time lies in the window")]
+    requests: Annotated[
+        int, _("that count: ended within the window (closed loop), intended within it (open loop, trace)")
+    ]
     completed: Annotated[int, _("of them, answered whole")]
     errors: Annotated[int, _("of them, failed; requests cut off at the end are no errors")]
     errors_by_kind: dict[str, int]
@@ -185,7 +187,7 @@ class Knee(Struct, kw_only=True):
 class Finding(Struct, kw_only=True):
     """What to know before believing the numbers, or what they mean."""
 
-    severity: Literal["error", "warning", "note"]
+    severity: Annotated[Literal["error", "warning", "note"], _("error: do not use these numbers")]
     text: str
 
 

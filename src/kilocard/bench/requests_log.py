@@ -10,9 +10,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from kilocard.bench.point import Point
 from kilocard.bench.record import RequestRecord
@@ -34,25 +35,29 @@ class _Head(msgspec.Struct):
     schema: str
 
 
-class _Row(msgspec.Struct, omit_defaults=True):
-    point: int
-    intended_s: float
-    sent_s: float
-    asked_input: int
-    asked_output: int
-    carried: bool = False
-    first_s: float | None = None
-    last_s: float | None = None
-    done_s: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    gaps_s: list[float] = msgspec.field(default_factory=list)
-    last_share: float = 0.0
-    first_kind: str | None = None
+class Row(msgspec.Struct, omit_defaults=True):
+    """One request. Fields that have their default (null, 0, no gaps) are left out."""
+
+    point: Annotated[int, Meta(description="place in `points` of results.json")]
+    intended_s: Annotated[float, Meta(description="when it should have been sent, since the run's start")]
+    sent_s: Annotated[float, Meta(description="when its last byte was handed to the kernel")]
+    asked_input: Annotated[int, Meta(description="tokens")]
+    asked_output: Annotated[int, Meta(description="tokens")]
+    carried: Annotated[bool, Meta(description="ran within the window, but counts only for its throughput")] = False
+    first_s: Annotated[float | None, Meta(description="first arrival with content, reasoning or a tool call")] = None
+    last_s: Annotated[float | None, Meta(description="last such arrival")] = None
+    done_s: Annotated[float | None, Meta(description="end of the response")] = None
+    input_tokens: Annotated[int | None, Meta(description="by the server's usage")] = None
+    output_tokens: Annotated[int | None, Meta(description="by the server's usage")] = None
+    cached_tokens: Annotated[int | None, Meta(description="of the prompt, found in the prefix cache")] = None
+    gaps_s: Annotated[list[float], Meta(description="between arrivals: one fewer than arrivals")] = msgspec.field(
+        default_factory=list
+    )
+    last_share: Annotated[float, Meta(description="of the text, in the last arrival")] = 0.0
+    first_kind: Annotated[str | None, Meta(description="content, reasoning or tool_calls")] = None
     finish_reason: str | None = None
-    status: int = 0
-    error: str | None = None
+    status: Annotated[int, Meta(description="of HTTP; 0: none came")] = 0
+    error: Annotated[str | None, Meta(description="what went wrong, or that it was cut off at the end")] = None
     session: str | None = None
     turn: int = 0
 
@@ -69,7 +74,7 @@ def write(points: Sequence[Point]) -> Iterator[bytes]:
 
 def read(lines: Iterable[bytes], name: str) -> Iterator[Line]:
     """write's inverse. UsageError names the line that is wrong."""
-    decoder = msgspec.json.Decoder(_Row)
+    decoder = msgspec.json.Decoder(Row)
     began = False
     for number, line in enumerate(lines, 1):
         try:
@@ -89,14 +94,14 @@ def read(lines: Iterable[bytes], name: str) -> Iterator[Line]:
         raise UsageError(f"{name} is empty: give the requests.jsonl that kilocard bench wrote")
 
 
-def _row(point: int, carried: bool, record: RequestRecord) -> _Row:
+def _row(point: int, carried: bool, record: RequestRecord) -> Row:
     values: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
     # a tenth of a microsecond is finer than any clock that was read
     values["gaps_s"] = [round(gap, 7) for gap in record.gaps_s]
-    return _Row(point=point, carried=carried, **values)
+    return Row(point=point, carried=carried, **values)
 
 
-def _line(row: _Row) -> Line:
+def _line(row: Row) -> Line:
     values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
     values["gaps_s"] = array("d", row.gaps_s)
     return Line(row.point, row.carried, RequestRecord(**values))

@@ -154,19 +154,8 @@ def _seen_in(points: Sequence[PointResult]) -> list[Finding]:
         if point.errors:
             kinds = ", ".join(f"{count} × {kind}" for kind, count in point.errors_by_kind.items())
             add("warning", f"{named(point)}: {point.errors} of {point.requests} requests failed: {kinds}.")
-        if point.completed and point.tokens_counted_by != "usage":
-            add(
-                "warning",
-                f"{named(point)}: the server sent no usage for some answers; there an arrival counts as a token.",
-            )
         if point.concurrency and point.in_flight_mean < 0.9 * point.concurrency:
             add("warning", f"{named(point)}: only {point.in_flight_mean:.1f} requests were in flight on average.")
-        asked, got = point.lengths.get("asked_output"), point.lengths.get("output")
-        if asked and got and abs(got.mean - asked.mean) > 0.05 * asked.mean:
-            add(
-                "warning",
-                f"{named(point)}: answers had {got.mean:.0f} tokens on average, {asked.mean:.0f} were asked for.",
-            )
         if point.saturation is not None and point.saturation.label in ("backlogged", "overloaded"):
             add("note", f"{named(point)}: {point.saturation.label}: {point.saturation.reason}.")
     return list(found.values())

@@ -62,6 +62,7 @@ def logarithmic(label: str, values: Sequence[float], text: Callable[[float], str
         ticks = tuple(step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high)
         if len(ticks) <= 6:
             break
+    ticks = ticks[:: -(-len(ticks) // 7)] if ticks else ()
     return Axis(label, low, high, log=True, ticks=ticks, text=text)
 
 

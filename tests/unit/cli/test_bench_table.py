@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.simulated_points import simulated_point
+
+from kilocard.bench import requests_log
+from kilocard.bench.document import About, Finding, Results, Slo, TargetSeen
+from kilocard.bench.results import dump, results
+from kilocard.cli.bench_compare import compare_runs
+from kilocard.cli.bench_table import show
+from kilocard.core.errors import UsageError
+
+
+def printed(document: Results, width: int = 200) -> str:
+    console = Console(width=width, highlight=False)
+    with console.capture() as capture:
+        show(document, console)
+    return capture.get()
+
+
+def made(seed: int = 0, slower: float = 1.0) -> tuple[Results, bytes]:
+    points = [
+        simulated_point(concurrency=c, repeat=r, seed=seed, slower=slower, warmup_s=0.5, window_s=2.0)
+        for c in (1, 8, 64, 128)
+        for r in (0, 1)
+    ]
+    target = TargetSeen(url="http://x", model="some-model", engine="e", engine_version="1.0")
+    document = results(
+        points, target=target, about=About(), slo=Slo(ttft_s=1), findings=[Finding(severity="error", text="[b]bad[/b]")]
+    )
+    return document, b"".join(requests_log.write(points))
+
+
+def test_the_answer_is_a_table_and_words() -> None:
+    text = printed(made()[0])
+    assert "some-model · e 1.0 · http://x" in text
+    assert text.count("◀ knee") == 2
+    assert "Knee   At 64 in flight" in text
+    assert "Limit  admission" in text
+    assert "→ Raise max-num-seqs from 64 to 128" in text
+    assert "error: [b]bad[/b]" in text, "words from elsewhere are no markup"
+    assert "~" in text and "of too few values" in text
+
+
+def run_folder(tmp_path: Path, name: str, seed: int, slower: float = 1.0) -> Path:
+    document, log = made(seed, slower)
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "results.json").write_bytes(dump(document))
+    (folder / "requests.jsonl").write_bytes(log)
+    return folder
+
+
+def test_two_folders_are_compared(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    a, b = run_folder(tmp_path, "a", 1), run_folder(tmp_path, "b", 2, 1.2)
+    page = tmp_path / "compare.html"
+    comparison = compare_runs(a, b / "results.json", as_json=True, html=page)
+    assert comparison.regressions
+    document = json.loads(capsysbinary.readouterr().out)
+    assert document["verdict"] == "slower"
+    assert {"metric", "a", "b", "change", "low", "high", "verdict", "why"} <= set(document["rows"][0])
+    assert page.read_text().startswith("<!doctype html>")
+    compare_runs(a, b)
+    assert "slower" in capsysbinary.readouterr().out.decode()
+
+
+def test_a_folder_without_results_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="kilocard bench --out wrote"):
+        compare_runs(tmp_path, tmp_path)
