@@ -33,7 +33,7 @@ INTRO = """\
 
 <!-- Written by scripts/generate-docs from src/kilocard/bench/document.py. Edit the descriptions there, not here. -->
 
-`kilocard bench URL --out DIR` writes `results.json` (all of this), `requests.jsonl` (every request) and `report.html`.
+A load test with `--out DIR` writes `results.json` (all of this), `requests.jsonl` (every request) and `report.html`;
 `--json` prints the first on stdout. How to read them, and how each number comes about: [what the numbers of a load test
 mean](../bench-results.md). [JSON Schema](bench-results.schema.json).
 
@@ -47,7 +47,7 @@ SECTIONS = (
     (Goodput, "`points[].goodput`"), (Saturation, "`points[].saturation`"), (EngineSeen, "`points[].engine`"),
     (ClientSeen, "`points[].client`"), (Histogram, "`points[].histograms.*`"), (Series, "`points[].series`"),
     (Knee, "`knee`"), (Finding, "`findings[]`"), (RequestRow, "Lines of `requests.jsonl`"),
-    (Comparison, "`kilocard bench --compare A B --json`"), (Row, "`rows[]` of a comparison"),
+    (Comparison, "`--compare A B --json`"), (Row, "`rows[]` of a comparison"),
 )  # fmt: skip
 
 
