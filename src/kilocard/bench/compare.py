@@ -82,7 +82,7 @@ class Row(Struct, kw_only=True):
 
 
 class Comparison(Struct, kw_only=True):
-    """What `kilocard bench --compare A B --json` prints."""
+    """What `--compare A B --json` prints."""
 
     schema: str = "kilocard.compare/1"
     a: str
