@@ -79,6 +79,11 @@ class Client:
         """Token arrivals since the watch began."""
         return self.watch.arrivals
 
+    @property
+    def oldest_s(self) -> float:
+        """When the oldest request in flight was intended; infinity: none is."""
+        return min((exchange.record.intended_s for exchange in self._busy.values()), default=math.inf)
+
     def now(self) -> float:
         return self.loop.now()
 

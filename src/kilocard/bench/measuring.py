@@ -6,7 +6,7 @@ import gc
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -31,6 +31,10 @@ class Progress:
     failed: int
     #: arrivals that carried tokens
     arrivals: int
+    #: when the oldest request in flight was intended, on the client's clock; infinity: none is
+    oldest_s: float
+    #: of those that are done, in the order in which they ended. It grows: look, and don't keep
+    records: Sequence[RequestRecord]
 
 
 @dataclass(slots=True)
@@ -150,8 +154,16 @@ class Drive:
         return True
 
     def _progress(self, now: float) -> Progress:
-        done = len(self.driven.records)
-        return Progress(now - self.started_s, self.client.in_flight, done, self._failed, self.client.watch.arrivals)
+        records = self.driven.records
+        return Progress(
+            now - self.started_s,
+            self.client.in_flight,
+            len(records),
+            self._failed,
+            self.client.watch.arrivals,
+            self.client.oldest_s,
+            records,
+        )
 
     def _beat(self, due: float) -> None:
         """A timer all the time: how late is it when the client is late?"""

@@ -1,8 +1,8 @@
 """requests.jsonl: every request of a run, one a line. What calibration and comparison read.
 
 The first line says what the file is. Then, in order of points: `point` is the place in results.json's `points`,
-`carried` marks a warm-up request that still ran when the window began. Times are seconds since the run's start; what
-was not seen is left out.
+`carried` marks a request that ran within the window and is measured in no latency. Requests that were sent alone,
+before the points, have the point -1. Times are seconds since the run's start; what was not seen is left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Head(msgspec.Struct):
 class Row(msgspec.Struct, omit_defaults=True):
     """One request. Fields that have their default (null, 0, no gaps) are left out."""
 
-    point: Annotated[int, Meta(description="place in `points` of results.json")]
+    point: Annotated[int, Meta(description="place in `points` of results.json; -1: sent alone, before them")]
     intended_s: Annotated[float, Meta(description="when it should have been sent, since the run's start")]
     sent_s: Annotated[float, Meta(description="when its last byte was handed to the kernel")]
     asked_input: Annotated[int, Meta(description="tokens")]
@@ -62,10 +62,16 @@ class Row(msgspec.Struct, omit_defaults=True):
     turn: int = 0
 
 
-def write(points: Sequence[Point]) -> Iterator[bytes]:
-    """Lines with their line ends."""
+#: the `point` of requests that were sent one at a time, before the points
+ALONE = -1
+
+
+def write(points: Sequence[Point], alone: Iterable[RequestRecord] = ()) -> Iterator[bytes]:
+    """Lines with their line ends. `alone`: what was asked one at a time, before the points."""
     encode = msgspec.json.Encoder().encode
     yield encode(_Head(SCHEMA)) + b"\n"
+    for record in alone:
+        yield encode(_row(ALONE, False, record)) + b"\n"
     for place, point in enumerate(points):
         for carried, records in ((True, point.carried), (False, point.records)):
             for record in records:

@@ -38,6 +38,8 @@ def read_run(folder: Path) -> Run:
         ) from None
     by_point: dict[int, list[Line]] = {place: [] for place in range(len(results.points))}
     for line in seen:
+        if line.point == requests_log.ALONE:
+            continue  # no batch around it; the point with one in flight says the same of more requests
         if line.point not in by_point:
             raise UsageError(f"{path}: a request of point {line.point}, which {folder / 'results.json'} does not have")
         by_point[line.point].append(line)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from kilocard.cli import gateway, replay, schema, status, up, usage, version
+from kilocard.cli import bench, gateway, replay, schema, status, up, usage, version
 from kilocard.cli.calibrate import calibrate
 from kilocard.cli.emulate import emulate
 from kilocard.cli.keys import app as keys
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command()(up.up)
 app.command()(gateway.gateway)
 app.command()(emulate)
+app.command()(bench.bench)
 app.command()(calibrate)
 app.command()(status.status)
 app.command()(usage.usage)

@@ -1,0 +1,1 @@
+"""`kilocard bench` beside `vllm bench serve` and GuideLLM, on the same real server, with the same load."""

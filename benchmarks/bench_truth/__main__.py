@@ -1,0 +1,136 @@
+"""Do three load testers say the same of the same server, and is the knee where it has to be?
+
+python -m benchmarks.bench_truth                      # agreement: about 12 minutes on two quiet cores
+python -m benchmarks.bench_truth --knees 4,8,16       # the knee: about 5 minutes each
+python -m benchmarks.bench_truth --quick              # does it all still work?
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import statistics
+import sys
+import tempfile
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.bench_truth import guidellm, kilocard_bench, vllm_bench
+from benchmarks.bench_truth.load import Load
+from benchmarks.bench_truth.measured import Measured
+from benchmarks.bench_truth.server import Engine, serving
+
+CACHE = Path.home() / ".cache" / "kilocard-benchmarks"
+#: name, Measured's field, how far tools may be apart (of the vllm bench serve figure)
+COMPARED = (
+    ("output tok/s", "output_tokens_per_s", 0.03),
+    ("TTFT mean", "ttft_s", 0.05),
+    ("TPOT mean", "tpot_s", 0.05),
+    ("e2e mean", "e2e_s", 0.05),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tools", default="kilocard,vllm,guidellm")
+    parser.add_argument("--concurrency", default="1,4,8", help="with --max-num-seqs 8")
+    parser.add_argument("--input", type=int, default=128)
+    parser.add_argument("--output", type=int, default=64)
+    parser.add_argument("--waves", type=int, default=8, help="requests a point: so many times the concurrency")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--knees", help="instead: find the knee at these max-num-seqs, such as 4,8,16")
+    parser.add_argument("--quick", action="store_true", help="one point, one repeat")
+    parser.add_argument("--url", help="of a vLLM that runs already with --max-num-seqs 8; default: one is started")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--json", type=Path, help="write everything measured here")
+    options = parser.parse_args()
+    engine = Engine.built()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if options.knees:
+            return knees(engine, [int(part) for part in options.knees.split(",")], folder)
+        if options.quick:
+            options.concurrency, options.repeats, options.waves = "4", 1, 3
+        return agreement(engine, options, folder)
+
+
+def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
+    tools = {
+        "kilocard": lambda url, load: kilocard_bench.run(url, load, folder),
+        "vllm": lambda url, load: vllm_bench.run(engine, url, load, folder),
+        "guidellm": lambda url, load: guidellm.run(program, engine, url, load, folder),
+    }
+    chosen = options.tools.split(",")
+    program = guidellm.install(engine, options.cache) if "guidellm" in chosen else Path()
+    measured: list[tuple[Load, Measured]] = []
+    server = nullcontext(options.url) if options.url else serving(engine, 8, folder / "vllm.log")
+    with server as url:
+        # prompts that the server has not seen in an earlier run either
+        seed = secrets.randbelow(1_000_000_000)
+        for repeat in range(options.repeats):
+            for concurrency in (int(part) for part in options.concurrency.split(",")):
+                # another order in each round: who comes first has the cooler processor
+                for name in chosen[repeat % len(chosen) :] + chosen[: repeat % len(chosen)]:
+                    seed += 1
+                    load = Load(concurrency, options.input, options.output, concurrency * options.waves, seed)
+                    measured.append((load, tools[name](url, load)))
+                    print(f"{concurrency:3} at once  {_line(measured[-1][1])}", file=sys.stderr)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(load) | asdict(each) for load, each in measured], indent=1))
+    return print_table(measured)
+
+
+def print_table(measured: list[tuple[Load, Measured]]) -> int:
+    """Medians over the repeats, as Markdown. Exit code 1 where two tools are too far apart."""
+    tools = list(dict.fromkeys(each.tool for _, each in measured))
+    print(f"| at once | what | {' | '.join(tools)} | apart |\n|---:|---|{'---:|' * (len(tools) + 1)}")
+    worst = 0
+    for concurrency in dict.fromkeys(load.concurrency for load, _ in measured):
+        for name, field, limit in COMPARED:
+            values = {
+                tool: [getattr(m, field) for load, m in measured if load.concurrency == concurrency and m.tool == tool]
+                for tool in tools
+            }
+            middle = {tool: statistics.median(each) for tool, each in values.items()}
+            apart = max(middle.values()) / min(middle.values()) - 1
+            cells = [f"{_shown(field, middle[tool])} ({_spread(values[tool]):.1%})" for tool in tools]
+            mark = "" if apart <= limit else f" > {limit:.0%}"
+            worst |= apart > limit
+            print(f"| {concurrency} | {name} | {' | '.join(cells)} | {apart:.1%}{mark} |")
+    lengths = {(each.tool, round(each.input_tokens, 1), round(each.output_tokens, 1)) for _, each in measured}
+    print("\ninput and output tokens a request, by each tool's own count:", sorted(lengths))
+    print("in brackets: how far the repeats of one tool are apart")
+    return worst
+
+
+def knees(engine: Engine, sizes: list[int], folder: Path) -> int:
+    wrong = 0
+    print("| --max-num-seqs | knee | best --max-num-seqs | limit | points: at once → tok/s |\n|---:|---:|---:|---|---|")
+    for size in sizes:
+        with serving(engine, size, folder / f"vllm-{size}.log") as url:
+            results = kilocard_bench.sweep(url, folder / f"knee-{size}")
+        knee = results["knee"]["concurrency"]
+        curve = sorted((point["concurrency"], point["output_tokens_per_s"]) for point in results["points"])
+        said = ", ".join(f"{at} → {speed:.0f}" for at, speed in curve)
+        print(f"| {size} | {knee} | {results['best_max_num_seqs']} | {results['limit']} | {said} |", flush=True)
+        wrong |= knee != size
+    return wrong
+
+
+def _line(each: Measured) -> str:
+    parts = [f"{name} {_shown(field, getattr(each, field))}" for name, field, _ in COMPARED]
+    return f"{each.tool:17} {', '.join(parts)}"
+
+
+def _shown(field: str, value: float) -> str:
+    return f"{value:.1f}" if field.endswith("per_s") else f"{value * 1e3:.1f} ms"
+
+
+def _spread(values: list[float]) -> float:
+    return max(values) / min(values) - 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""GuideLLM, in a virtual environment of its own, made on first use. Tried with 0.8.1."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.bench_truth.load import Load
+from benchmarks.bench_truth.measured import Measured
+from benchmarks.bench_truth.server import NAME, Engine, ask
+
+
+def install(engine: Engine, cache: Path) -> Path:
+    """Its program. Raises SystemExit when it can't be installed."""
+    home = cache / "guidellm"
+    program = home / "bin" / "guidellm"
+    if not program.exists():
+        print(f"installing GuideLLM into {home} …", file=sys.stderr)
+        # The engine's torch, which runs without a GPU: the one that GuideLLM would fetch brings gigabytes of CUDA.
+        version = "import importlib.metadata as m; print(m.version('torch'))"
+        torch = subprocess.run([str(engine.python), "-c", version], capture_output=True, text=True, check=True).stdout
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+        pip = [str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+        if subprocess.run([*pip, f"torch=={torch.strip()}", "guidellm"]).returncode != 0:
+            raise SystemExit("pip could not install GuideLLM: see above; `--tools kilocard,vllm` does without it")
+    return program
+
+
+def run(program: Path, engine: Engine, url: str, load: Load, folder: Path) -> Measured:
+    out = folder / "guidellm.json"
+    out.unlink(missing_ok=True)
+    argv = [str(program), "run", "--disable-console"]
+    argv += ["--backend", f"kind=openai_http,target={url},model={NAME},request_format=/v1/completions,http2=false"]
+    argv += ["--tokenizer", f"kind=hf_auto,model={engine.model}", "--seed", f"kind=static,value={load.seed}"]
+    argv += ["--profile", f"kind=concurrent,streams={load.concurrency}"]
+    argv += ["--constraint", f"kind=max_requests,count={load.requests}"]
+    argv += ["--data", f"kind=synthetic_text,prompt_tokens={load.input},output_tokens={load.output}"]
+    argv += ["--output", f"kind=json,path={out}"]
+    done = ask(argv, {"HF_HUB_OFFLINE": "1"})
+    if done.returncode != 0 or not out.exists():
+        raise SystemExit(f"guidellm: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    (benchmark,) = json.loads(out.read_text())["benchmarks"]
+    said = {name: value["successful"] for name, value in benchmark["metrics"].items() if _is_counted(value)}
+    if said["request_latency"]["count"] != load.requests:
+        raise SystemExit(f"guidellm: {said['request_latency']['count']} of {load.requests} requests were answered")
+    return Measured(
+        "GuideLLM",
+        load.requests,
+        said["output_tokens_per_second"]["mean"],
+        said["time_to_first_token_ms"]["mean"] / 1e3,
+        said["time_to_first_token_ms"]["median"] / 1e3,
+        # what it calls time per output token is end to end ÷ tokens; this is the time after the first, ÷ (tokens − 1)
+        said["inter_token_latency_ms"]["mean"] / 1e3,
+        said["request_latency"]["mean"],
+        said["prompt_token_count"]["mean"],
+        said["output_token_count"]["mean"],
+    )
+
+
+def _is_counted(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("successful"), dict)

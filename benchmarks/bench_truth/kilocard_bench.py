@@ -1,0 +1,46 @@
+"""`kilocard bench`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench_truth.load import Load
+from benchmarks.bench_truth.measured import Measured
+from benchmarks.bench_truth.server import ask
+
+
+def run(url: str, load: Load, folder: Path) -> Measured:
+    argv = [sys.executable, "-m", "kilocard", "bench", url, "--endpoint", "completions", "--no-single"]
+    argv += ["--sweep", str(load.concurrency), "--requests", str(load.requests), "--seed", str(load.seed)]
+    argv += ["--input", str(load.input), "--output", str(load.output), "--out", str(folder / "kilocard")]
+    done = ask(argv, {})
+    results = folder / "kilocard" / "results.json"
+    if not results.exists():
+        raise SystemExit(f"kilocard bench: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    (point,) = json.loads(results.read_text())["points"]
+    return Measured(
+        "kilocard bench",
+        point["completed"],
+        point["output_tokens_per_s"],
+        point["ttft_s"]["mean"],
+        point["ttft_s"]["p50"],
+        point["tpot_s"]["mean"],
+        point["e2e_s"]["mean"],
+        point["input_tokens"] / point["completed"],
+        point["output_tokens"] / point["completed"],
+    )
+
+
+def sweep(url: str, folder: Path) -> dict[str, Any]:
+    """results.json of a sweep that finds its own loads."""
+    argv = [sys.executable, "-m", "kilocard", "bench", url, "--input", "64", "--output", "64", "--no-single"]
+    argv += ["--duration", "20s", "--max-concurrency", "64", "--out", str(folder)]
+    done = ask(argv, {})
+    results = folder / "results.json"
+    if not results.exists():
+        raise SystemExit(f"kilocard bench: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(results.read_text())
+    return found

@@ -1,0 +1,223 @@
+"""One run of `kilocard bench`: find out what the server is, measure, judge."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from os import _exit
+from random import SystemRandom
+from types import FrameType
+from typing import Any
+
+from kilocard import __version__
+from kilocard.bench import findings
+from kilocard.bench.accepted import Endpoint
+from kilocard.bench.ask import Target
+from kilocard.bench.asked import Asked, single_lengths, too_long
+from kilocard.bench.calibration import Calibration
+from kilocard.bench.client import Client
+from kilocard.bench.document import About, Finding, PointResult, Results, Slo, TargetSeen
+from kilocard.bench.form import Form
+from kilocard.bench.knee import find_knee
+from kilocard.bench.measuring import Progress
+from kilocard.bench.point import EngineSample, Point
+from kilocard.bench.prompt_counter import calibrate_prompts
+from kilocard.bench.prompts import Prompts
+from kilocard.bench.results import assemble, named
+from kilocard.bench.run import Measured, Run, Stop, load_of
+from kilocard.bench.sampler import Sampler
+from kilocard.bench.server import Server
+from kilocard.bench.single import single
+from kilocard.bench.stop import stop_early as why_stop
+from kilocard.bench.summary import summarise
+from kilocard.bench.sweep import Doubling, Listed, Sweep
+from kilocard.bench.target import look
+from kilocard.bench.window import Window
+from kilocard.cli.bench_live import BenchLive
+from kilocard.core.errors import UsageError
+from kilocard.net.loop import run as run_async
+
+#: findings that assemble() makes out of the summaries
+_SAID_BY_NUMBERS = frozenset({"no_usage", "not_streamed", "shorter_than_asked"})
+
+
+class Session:
+    """Used once. It is also who the measurement tells what happens."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        target: Target,
+        *,
+        model: str | None,
+        endpoint: Endpoint | None,
+        form: Form,
+        metrics_urls: Sequence[str],
+        gpu_urls: Sequence[str],
+        slo: Slo | None,
+        stop_early: bool,
+        arguments: dict[str, Any],
+    ) -> None:
+        self._asked, self._target, self._model, self._endpoint, self._form = asked, target, model, endpoint, form
+        self._metrics_urls, self._gpu_urls, self._slo = metrics_urls, gpu_urls, slo
+        self._stops_early = stop_early
+        self._arguments = arguments
+        self._results: list[PointResult] = []
+        #: what to know of the points, by its id: the points' names and the last one's words
+        self._known: dict[str, tuple[list[str], findings.Finding]] = {}
+        self._look_at: Callable[[Point], list[findings.Finding]] = lambda point: []
+        self._stopped: str | None = None
+        self._live = BenchLive()
+        self._random = SystemRandom()
+        self._stop = Stop()
+
+    def measure(self) -> tuple[Results, Measured, str | None]:
+        """The results, what they are made of, and why they can't be trusted (None: they can)."""
+        begun = datetime.now(UTC)
+        with self._live:
+            self._live.phase(f"looking at {self._target.url}")
+            server, calibration = run_async(self._prepare())
+            prompts = Prompts(calibration, server.form, self._random)
+            self._look_at = partial(_known_of, server, calibration, self._asked)
+            with Client(server.target) as client, _ctrl_c(self._stop):
+                sampler = Sampler(server.target, server.pages, client.now, gpu_urls=self._gpu_urls)
+                sampler.start()
+                try:
+                    measured = Run(
+                        self._asked, server, client, prompts, self._sweep(), engine=sampler, tell=self, stop=self._stop
+                    ).run()
+                finally:
+                    sampler.stop()
+        results = self._assemble(begun, server, calibration, measured, sampler.trouble)
+        return results, measured, _distrust(results, measured)
+
+    async def _prepare(self) -> tuple[Server, Calibration]:
+        server = await look(
+            self._target,
+            model=self._model,
+            endpoint=self._endpoint,
+            form=self._form,
+            metrics_urls=self._metrics_urls,
+        )
+        problem = too_long(self._asked.mix, server.max_model_len)
+        if problem is not None:
+            raise UsageError(problem)
+        mean = self._asked.mix.kinds[0].input.mean
+        calibration = await calibrate_prompts(server, single_lengths(mean, server.max_model_len), self._random)
+        return server, calibration
+
+    def _sweep(self) -> Sweep:
+        if self._asked.loads:
+            return Listed(self._asked.loads, self._asked.repeats, self._is_past if self._stops_early else None)
+        return Doubling(self._is_past, self._knee, most=self._asked.most, repeats=self._asked.repeats)
+
+    def _is_past(self, points: Sequence[Point]) -> bool:
+        reason = why_stop(self._results[: len(points)])
+        self._stopped = self._stopped or reason
+        return reason is not None
+
+    def _knee(self, points: Sequence[Point]) -> int | None:
+        return find_knee(self._results).concurrency
+
+    # ---- what the measurement tells
+
+    def phase(self, text: str) -> None:
+        self._live.phase(text)
+
+    def note(self, text: str) -> None:
+        self._live.note(text)
+
+    def tick(self, progress: Progress, window: Window, sample: EngineSample | None) -> None:
+        self._live.tick(progress, window, sample)
+
+    def measured(self, point: Point) -> None:
+        result = summarise(point, self._slo)
+        self._results.append(result)
+        self._live.measured(result, str(load_of(point)))
+        for finding in self._look_at(point):
+            at, _ = self._known.get(finding.id, ([], finding))
+            self._known[finding.id] = ([*at, named(result)], finding)
+
+    # ---- the document
+
+    def _assemble(
+        self, begun: datetime, server: Server, calibration: Calibration, measured: Measured, trouble: str | None
+    ) -> Results:
+        known = [Finding(severity="note", text=note) for note in server.notes]
+        if measured.ended_early is not None:
+            known.insert(0, Finding(severity="warning", text=f"Not all was measured: {measured.ended_early}."))
+        if trouble is not None:
+            known.append(Finding(severity="note", text=f"Some of the engine's gauges are missing: {trouble}"))
+        for at, finding in self._known.values():
+            where = at[0] if len(at) == 1 else f"{len(at)} points, the last at {at[-1]}"
+            known.append(Finding(severity=finding.severity, text=f"{where}: {finding.text}."))
+        return assemble(
+            self._results,
+            target=TargetSeen(url=server.target.url, model=server.model, path=server.target.path, engine=server.engine),
+            about=About(
+                started_at=begun.isoformat(timespec="seconds"),
+                kilocard=__version__,
+                arguments=self._arguments,
+                seed=self._asked.seed,
+                prompts=_described(calibration),
+            ),
+            slo=self._slo,
+            single=single(measured.prefills, measured.decodes) or None,
+            stopped_early=self._stopped,
+            findings=known,
+        )
+
+
+def _described(calibration: Calibration) -> str:
+    exact = "each word one token" if calibration.exact else f"{calibration.tokens_per_word:.2f} tokens a word"
+    return f"random words, {exact}, {calibration.overhead:g} tokens around them"
+
+
+def _known_of(server: Server, calibration: Calibration, asked: Asked, point: Point) -> list[findings.Finding]:
+    """What the prober's checks say of a point, but for what the point's numbers say themselves."""
+    shares = asked.chat is not None or any(request.blocks for request in asked.trace)
+    samples = [sample for sample in point.samples if point.started_s <= sample.at_s <= point.ended_s]
+    found = findings.all_findings(
+        point.records,
+        samples,
+        ignore_eos=server.form.ignore_eos or server.form.min_tokens,
+        distinct=not shares,
+        template_tokens=calibration.overhead,
+    )
+    return [each for each in found if each.id not in _SAID_BY_NUMBERS]
+
+
+def _distrust(results: Results, measured: Measured) -> str | None:
+    if not results.points:
+        return f"Nothing was measured: {measured.ended_early or 'no request was answered'}."
+    limited = next((point.client.limited for point in results.points if point.client.limited), None)
+    if limited is not None:
+        return f"The load tester was the limit, so the numbers are not the server's: {limited}"
+    if not any(point.completed for point in results.points):
+        return f"No request was answered: {measured.ended_early}"
+    for point in results.points:
+        if "itl_s" in point.withheld:
+            return f"The numbers contradict each other: {point.withheld['itl_s']}"
+    if measured.ended_early is not None and measured.stopped:
+        return f"Partial: {measured.ended_early}"
+    return None
+
+
+@contextmanager
+def _ctrl_c(stop: Stop) -> Iterator[None]:
+    """The first one asks for the end, the second does not wait for it."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        if stop.asked:
+            _exit(130)
+        stop.asked = True
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
