@@ -92,6 +92,8 @@ def _kind(hint: Any) -> str:
         (hint,) = [part for part in typing.get_args(hint) if part is not type(None)]
     if typing.get_origin(hint) is list:
         return f"{_kind(typing.get_args(hint)[0])}, may be repeated"
+    if typing.get_origin(hint) is tuple:
+        return " and ".join(_kind(part) for part in typing.get_args(hint))
     return TYPES[hint]
 
 
