@@ -16,6 +16,7 @@ from kilocard.sim.prediction import Compared, Outcome
 _MEANS = {
     "step_fixed_s": "each step",
     "weights_s": "reading the weights, under the products",
+    "experts_s": "reading all experts, likewise",
     "prefill_token_s": "each prompt token",
     "decode_seq_s": "each decoding sequence (its products)",
     "sequence_s": "each decoding sequence (the rest)",

@@ -17,19 +17,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kilocard.core.errors import UsageError
 from kilocard.core.statistics import mean, percentile
 from kilocard.perf.least_squares import Row, Solution, robust
 from kilocard.perf.profile import Profile
-from kilocard.perf.seen_steps import Watched, Window, windows
+from kilocard.perf.seen_steps import Step, Watched, Window, windows
 
 #: what is given up first when the run can't tell: the smallest part of a step first
 _GIVEN_UP = (
-    "attention_s", "kv_token_s", "request_s", "sequence_s", "decode_seq_s", "weights_s", "prefill_token_s",
+    "attention_s", "kv_token_s", "request_s", "sequence_s", "decode_seq_s", "experts_s", "weights_s", "prefill_token_s",
 )  # fmt: skip
 _LINEAR = ("step_fixed_s", "prefill_token_s", "decode_seq_s", "kv_token_s", "attention_s", "request_s")
 _ROOFLINE = ("step_fixed_s", "weights_s", "prefill_token_s", "sequence_s", "kv_token_s", "attention_s", "request_s")
+#: of a mixture of experts, where the base says which share of them a token picks
+_EXPERTS = ("experts_s", *_ROOFLINE)
 #: standard error above which a number says nothing, as a share of it
 _UNSURE = 0.5
 #: attention to one token, as a share of a token's products, is at most this: 4 × hidden × layers operations against
@@ -80,7 +83,7 @@ class Fit:
             "sequence_s": self.value("sequence_s"),
             "kv_token_s": self.value("kv_token_s"),
             "attention_s": self.value("attention_s"),
-            "experts_s": 0.0,
+            "experts_s": self.value("experts_s"),
             "request_s": self.value("request_s"),
             "steps_ahead": 0.0,
         }
@@ -102,9 +105,12 @@ def calibrate(points: Sequence[Watched], base: Profile) -> Fit:
     weights = [1 / (window.duration_s**2 * len(each)) for each in seen for window in each]
     linear = _fitted(_LINEAR, rows, weights, base)
     fixed = linear.value("step_fixed_s")
-    starts = [{"weights_s": part * fixed, "prefill_token_s": _token_at_most(rows, fixed)} for part in _STARTS]
-    roofline = min((_fitted(_ROOFLINE, rows, weights, base, start) for start in starts), key=_residual)
-    better = _residual(roofline) < _CLEARLY * _residual(linear) and roofline.value("weights_s") > 0
+    token = _token_at_most(rows, fixed)
+    starts = [{"weights_s": part * fixed, "experts_s": part * fixed, "prefill_token_s": token} for part in _STARTS]
+    form = _EXPERTS if base.expert_share < 1 else _ROOFLINE
+    roofline = min((_fitted(form, rows, weights, base, start) for start in starts), key=_residual)
+    reads = roofline.value("weights_s") + roofline.value("experts_s")
+    better = _residual(roofline) < _CLEARLY * _residual(linear) and reads > 0
     return _report(roofline if better else linear, seen, base)
 
 
@@ -138,7 +144,8 @@ def _fitted(
             held[name] = (0.0, "never two streams at once")
     while True:
         names = tuple(name for name in form if name not in held)
-        solution = _solved(names, held, rows, weights, start or {}, roofline=form is _ROOFLINE)
+        share = None if form is _LINEAR else base.expert_share
+        solution = _solved(names, held, rows, weights, start or {}, share)
         found = zip(names, solution.values, solution.errors, strict=True)
         unsure = {name: (value, error) for name, value, error in found if not error < _UNSURE * value}
         given_up = next((name for name in _GIVEN_UP if name in unsure), None)
@@ -166,7 +173,7 @@ def _instead(name: str, found: float, error: float, base: Profile) -> tuple[floa
     """The value of a number that could not be told, and why it has it."""
     prior = getattr(base, name, 0.0)
     # Weights decide which side of the maximum holds, so a foreign value of theirs would bend all others.
-    if prior and name != "weights_s" and abs(prior - found) <= 2 * error:
+    if prior and name not in {"weights_s", "experts_s"} and abs(prior - found) <= 2 * error:
         return prior, "the run could not tell it from the others; the roofline's value"
     return 0.0, "the run could not tell it from the others" if found else "the run shows none of it"
 
@@ -177,13 +184,18 @@ def _solved(
     rows: Sequence[Window],
     weights: Sequence[float],
     start: Mapping[str, float],
-    *,
-    roofline: bool,
+    expert_share: float | None,
 ) -> Solution:
+    """`expert_share` None: the linear form."""
+
     def columns(wanted: tuple[str, ...], values: Sequence[float]) -> list[Row]:
         now = {name: value for name, (value, _) in held.items()} | dict(zip(names, values, strict=True))
-        heavy, token = now.get("weights_s", 0.0), now.get("prefill_token_s", 0.0)
-        return [_row(wanted, window, (heavy, token) if roofline else None) for window in rows]
+        if expert_share is None:
+            return [_row(wanted, window, None) for window in rows]
+        roof = _Roof(
+            now.get("weights_s", 0.0), now.get("experts_s", 0.0), now.get("prefill_token_s", 0.0), expert_share
+        )
+        return [_row(wanted, window, roof) for window in rows]
 
     begin = [start.get(name, 0.0) for name in names]
     known = tuple(name for name, (value, _) in held.items() if value)
@@ -194,21 +206,41 @@ def _solved(
     return robust(lambda values: columns(names, values), left, weights, begin)
 
 
-def _row(names: tuple[str, ...], window: Window, roof: tuple[float, float] | None) -> Row:
-    """What one window has of each number. `roof`: seconds of the weights and of a token's products, by which a step is
-    on one side of the maximum or the other; None: the linear form."""
+class _Roof(NamedTuple):
+    """By which a step is on one side of the maximum or the other."""
+
+    weights_s: float
+    experts_s: float
+    token_s: float
+    expert_share: float
+
+    def touched(self, step: Step) -> float:
+        """Share of the experts, as in Profile.step_s."""
+        missed: float = (1.0 - self.expert_share) ** (step.prefill_tokens + step.decode_seqs)
+        return 1.0 - missed
+
+    def reads(self, step: Step) -> bool:
+        """Does reading take longer than the products?"""
+        reading = self.weights_s + (self.experts_s * self.touched(step) if self.experts_s else 0.0)
+        return reading >= self.token_s * (step.prefill_tokens + step.decode_seqs)
+
+
+def _row(names: tuple[str, ...], window: Window, roof: _Roof | None) -> Row:
+    """What one window has of each number. `roof` None: the linear form."""
     steps = window.steps
     decode = float(sum(step.decode_seqs for step in steps))
     prefill = float(sum(step.prefill_tokens for step in steps))
-    reading = 0.0
+    reading = touched = 0.0
     if roof is not None:
-        weights_s, token_s = roof
-        bound = [step for step in steps if token_s * (step.prefill_tokens + step.decode_seqs) > weights_s]
-        reading = float(len(steps) - len(bound))
-        prefill = float(sum(step.prefill_tokens + step.decode_seqs for step in bound))
+        under = [step for step in steps if roof.reads(step)]
+        reading = float(len(under))
+        if "experts_s" in names:
+            touched = math.fsum(roof.touched(step) for step in under)
+        prefill += decode - sum(step.prefill_tokens + step.decode_seqs for step in under)
     has = {
         "step_fixed_s": float(len(steps)),
         "weights_s": reading,
+        "experts_s": touched,
         "prefill_token_s": prefill,
         "decode_seq_s": decode,
         "sequence_s": decode,
@@ -225,7 +257,7 @@ def _report(model: _Model, seen: Sequence[Sequence[Window]], base: Profile) -> F
         for name, value, error in zip(model.names, model.solution.values, model.solution.errors, strict=True)
     ]
     terms += [Term(name, value, held=why) for name, (value, why) in model.held.items()]
-    if "weights_s" in (*model.names, *model.held):
+    if "sequence_s" in (*model.names, *model.held):
         # In this form a decoding token's products are a prompt token's.
         terms.append(Term("decode_seq_s", model.value("prefill_token_s"), held="taken as a prompt token's"))
     fit = Fit(tuple(terms), 0, 0, 0.0, 0.0, ())

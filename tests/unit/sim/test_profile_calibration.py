@@ -86,6 +86,18 @@ def test_the_roofline_form_is_found_again() -> None:
     assert fixed == pytest.approx(ROOFLINE.step_fixed_s + ROOFLINE.weights_s, rel=0.01)
 
 
+def test_experts_are_found_again_where_their_share_is_known() -> None:
+    """A batch of 1 reads 8 of 128 experts, one of 32 most of them: no line goes through that."""
+    true = replace(ROOFLINE, weights_s=0.002, experts_s=0.012, expert_share=8 / 128)
+    base = replace(blank(true), experts_s=0.0)
+    points = sweep(true, Uniform(20, 2000), Uniform(20, 100), jitter_s=0.0005)
+    fit = calibrate(points, base)
+    for name in ("experts_s", "prefill_token_s"):
+        assert value(fit, name) == pytest.approx(getattr(true, name), rel=0.08), name
+    unknown = calibrate(points, replace(base, expert_share=1.0))
+    assert fit.p90_error < 0.7 * unknown.p90_error
+
+
 @pytest.mark.parametrize("true", [CPU_SMOL, A100_7B, ROOFLINE], ids=lambda profile: profile.name)
 def test_a_load_that_was_not_measured_is_predicted(true: Profile) -> None:
     inputs, outputs = Uniform(50, 400), Uniform(20, 80)
