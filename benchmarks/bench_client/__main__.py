@@ -5,7 +5,9 @@
 
 The server is told when to send each token and notes when it did (timed_server.py); it is pinned to one core, the client
 to another. A stamp's error is what the client says minus what the server says, both on the kernel's monotonic clock.
-Exit 1 when an answer is incomplete, or when a percentile that kilocard reports is off by more than a millisecond.
+Exit 1 when an answer is incomplete, or when a percentile that kilocard reports is off by more than a millisecond though
+it does not say that it was the limit itself. Rounds in which it says so are measured again, a few times: they tell of
+the machine. The peers can't say such a thing; their rounds follow one in which kilocard had its core.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ ROOT = Path(__file__).parent.parent.parent
 PROGRAMS = {"kilocard": "ours", "aiohttp": "peer_aiohttp", "httpx": "peer_httpx"}
 PINNED = {"aiohttp": "aiohttp==3.13.2", "httpx": "httpx==0.28.1"}
 ALLOWED_S = 0.001
+#: to measure a round while the client has its core for itself
+ATTEMPTS = 5
 
 
 @dataclass
@@ -85,15 +89,23 @@ def judge(client: str, said: dict[str, Any], log: dict[str, Sent], load: Load, p
     )
 
 
-def measure(clients: list[str], load: Load, per: int, rounds: int, cache: Path) -> dict[str, list[Result]]:
+def once(client: str, load: Load, per: int, cache: Path) -> Result:
     ours, theirs = two_cores()
+    with TimedServer(core=theirs) as server:
+        here = replace(load, url=server.url)
+        return judge(client, run(client, python_of(client, cache), here, ours), server.log(), here, per)
+
+
+def measure(clients: list[str], load: Load, per: int, rounds: int, cache: Path) -> dict[str, list[Result]]:
     found: dict[str, list[Result]] = {client: [] for client in clients}
     for _ in range(rounds):
         for client in clients:
-            python = python_of(client, cache)
-            with TimedServer(core=theirs) as server:
-                here = Load(**{**asdict(load), "url": server.url})
-                found[client].append(judge(client, run(client, python, here, ours), server.log(), load, per))
+            for attempt in range(ATTEMPTS):
+                result = once(client, load, per, cache)
+                if result.limited is None or attempt == ATTEMPTS - 1:
+                    break
+                print(f"again: {client}: {result.limited}", file=sys.stderr)
+            found[client].append(result)
     return found
 
 
@@ -145,8 +157,8 @@ def main() -> int:
         at_once = "each at its own time" if chosen.spread else "all at once"
         table(f"{chosen.streams} streams, a token each {chosen.gap * 1e3:.0f} ms, {at_once}", "µs/chunk", chunks)
         table("requests of one token, 64 at once", "µs/request", whole)
-    off = [w for rs in (chunks, whole) for r in rs.get("kilocard", []) for w in r.worst.values() if w > ALLOWED_S]
-    return 1 if off else 0
+    trusted = [r for found in (chunks, whole) for r in found.get("kilocard", []) if r.limited is None]
+    return 1 if any(off > ALLOWED_S for r in trusted for off in r.worst.values()) else 0
 
 
 if __name__ == "__main__":

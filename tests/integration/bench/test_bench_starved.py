@@ -54,6 +54,7 @@ def measure(core: int, niceness: int) -> dict[str, Any]:
     with TimedServer() as server:
         done = subprocess.run(
             ["taskset", "-c", str(core), sys.executable, "-c", CLIENT, server.url, str(niceness)],
+            cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
             capture_output=True,
             text=True,
