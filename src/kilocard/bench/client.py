@@ -18,7 +18,7 @@ from collections import deque
 from kilocard.bench import failures
 from kilocard.bench.ask import Ask, Target
 from kilocard.bench.connection import Connection
-from kilocard.bench.endpoint import MOST_SOCKETS, SPARE_FILES, Endpoint, file_limit
+from kilocard.bench.endpoint import MOST_SOCKETS, SPARE_FILES, Address, Endpoint, file_limit
 from kilocard.bench.exchange import Done, Exchange, broken, timed_out
 from kilocard.bench.loop import Loop
 from kilocard.bench.record import CUT_OFF, RequestRecord
@@ -145,22 +145,22 @@ class Client:
             self.watch.unsent += 1
             self._fail(exchange, failures.NO_SOCKET, f"{self.max_sockets} sockets")
             return
-        address = self._endpoint.addresses[0]
+        address = self._endpoint.address()
         try:
             connection = Connection(self.loop, address, self, self._endpoint.tls, self._endpoint.host)
         except OSError as error:
-            self._connect_failed(exchange, error)
+            self._connect_failed(exchange, address, error)
             return
         self._sockets.add(connection)
         exchange.connection = connection
         self._busy[connection] = exchange
 
-    def _connect_failed(self, exchange: Exchange, error: OSError) -> None:
+    def _connect_failed(self, exchange: Exchange, address: Address, error: OSError) -> None:
         exchange.tries += 1
+        self._endpoint.failed(address)
         if isinstance(error, ssl.SSLError):
             self._fail(exchange, failures.TLS_FAILED, str(error))
-        elif exchange.tries < len(self._endpoint.addresses):
-            self._endpoint.addresses.rotate(-1)  # one that answers stays in front
+        elif exchange.tries < self._endpoint.count:
             self._connect(exchange)
         else:
             refused = isinstance(error, ConnectionRefusedError)
@@ -205,7 +205,8 @@ class Client:
             return
         if not connection.open:
             self._release(exchange)
-            self._connect_failed(exchange, error or ConnectionResetError("closed in the TLS handshake"))
+            gone = error or ConnectionResetError("closed in the TLS handshake")
+            self._connect_failed(exchange, connection.address, gone)
             return
         answer = exchange.answer
         if error is None and answer.eof(stamp):

@@ -16,6 +16,7 @@ from kilocard.net.target import parse_target, request_bytes
 MOST_SOCKETS = 20_000
 #: descriptors left for everything else in the process
 SPARE_FILES = 100
+Address = tuple[int, Any]
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key")
 
 
@@ -28,8 +29,25 @@ class Endpoint:
         self._heads: dict[int, bytes] = {}
         self.host = self._place.host
         self.tls = (target.tls or ssl.create_default_context()) if self._place.scheme == "https" else None
-        #: family and address; one that answered stays in front
-        self.addresses = _resolve(self._place.host, self._place.port)
+        self._all = _resolve(self._place.host, self._place.port)
+        self._addresses = deque(self._all)
+
+    @property
+    def count(self) -> int:
+        """Addresses of the host."""
+        return len(self._all)
+
+    def address(self) -> Address:
+        """Family and address for the next connection: they take turns, as a name may stand for several servers."""
+        self._addresses.rotate(-1)
+        return self._addresses[-1]
+
+    def failed(self, address: Address) -> None:
+        """Nobody answers there: left out, until nobody answers anywhere."""
+        if address in self._addresses:
+            self._addresses.remove(address)
+        if not self._addresses:
+            self._addresses.extend(self._all)
 
     def head(self, length: int) -> bytes:
         """The head of a request with a body of so many bytes."""
@@ -53,12 +71,12 @@ def _headers(target: Target) -> list[tuple[str, str]]:
     return [*target.headers, *(header for header in own if header[0].lower() not in given)]
 
 
-def _resolve(host: str, port: int) -> deque[tuple[int, Any]]:
+def _resolve(host: str, port: int) -> list[Address]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise UpstreamError(f"{host}: no address: {error}", code="connect_failed") from error
-    return deque((family, place) for family, _, _, _, place in found)
+    return [(family, place) for family, _, _, _, place in found]
 
 
 def file_limit() -> int:

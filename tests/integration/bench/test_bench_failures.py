@@ -28,8 +28,8 @@ def server() -> Iterator[TimedServer]:
 
 
 def ask(fault: str | None = None, *, cancel_after_s: float | None = None, at_s: float = 0.0, **script: Any) -> Ask:
-    given: dict[str, Any] = {"chunks": 4, "first_s": 0.02, "gap_s": 0.01, **script}
-    return Ask(timed_body("x", fault=fault, **given), 1, 4, cancel_after_s=cancel_after_s, at_s=at_s)
+    given: dict[str, Any] = {"id": "x", "chunks": 4, "first_s": 0.02, "gap_s": 0.01, **script}
+    return Ask(timed_body(fault=fault, **given), 1, 4, cancel_after_s=cancel_after_s, at_s=at_s)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,22 @@ def test_nobody_listens() -> None:
         with Client(Target(f"http://127.0.0.1:{port}")) as client:
             record = client.ask(ask())
     assert record.error == failures.CONNECT_REFUSED
+
+
+def test_connections_take_turns_among_the_addresses_that_answer(
+    server: TimedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name with three: at one of them nobody listens."""
+    with TimedServer() as other, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ports = [server.port, taken.getsockname()[1], other.port]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with Client(Target("http://many.invalid")) as client:
+            driven = drive_closed(client, lambda: ask(id="turns"), 6, requests=6)
+        monkeypatch.undo()
+        assert [r.error for r in driven.records] == [None] * 6
+        assert "turns" in server.log() and "turns" in other.log()
 
 
 def test_a_server_that_takes_no_connections_is_timed_out() -> None:
