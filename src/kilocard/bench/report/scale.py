@@ -36,7 +36,9 @@ class Axis:
 
 def from_zero(label: str, values: Sequence[float], text: Callable[[float], str] = plain, top: float = 0.0) -> Axis:
     """0 to a round number above the largest value (and above `top`)."""
-    most = max([*values, top], default=0.0) or 1.0
+    most = max([*values, top], default=0.0)
+    if most < 1e-300:  # nothing, or so little that a part of it has no digits left
+        most = 1.0
     step = _round_step(most / 4)
     count = max(1, math.ceil(most / step - 1e-9))
     return Axis(label, 0.0, step * count, ticks=tuple(step * place for place in range(count + 1)), text=text)
