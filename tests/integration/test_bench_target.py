@@ -47,7 +47,7 @@ def test_it_asks_for_little() -> None:
     stub = Stub()
     found(stub)
     assert len(stub.asked) <= 4
-    assert all(said["max_tokens"] <= 24 for said in stub.asked)
+    assert all(said["max_tokens"] <= 16 for said in stub.asked)
 
 
 @pytest.mark.parametrize("says_which", [True, False])

@@ -39,7 +39,7 @@ def _vllm(request: pytest.FixtureRequest) -> dict[str, Any]:
             "max-num-seqs": 4,
             "dtype": "bfloat16",
             "enforce-eager": True,
-            "block-size": 16,
+            "block-size": 32,
         },
         "env": {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"},
         "version": "0.32.0+cpu",

@@ -17,7 +17,7 @@ PATHS: Mapping[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": 
 
 #: a question that a model answers in far fewer tokens than it may
 TRIAL = "Say OK, and nothing else."
-TRIAL_TOKENS = 24
+TRIAL_TOKENS = 16
 
 
 async def endpoints(
@@ -29,7 +29,10 @@ async def endpoints(
     for endpoint in wanted:
         own: list[str] = []
         try:
-            found[endpoint] = await _accepted(inquiry, PATHS[endpoint], replace(form, chat=endpoint == "chat"), own)
+            own_form = replace(form, chat=endpoint == "chat")
+            # Of a second endpoint only whether it answers is asked.
+            tokens = 1 if found else TRIAL_TOKENS
+            found[endpoint] = await _accepted(inquiry, PATHS[endpoint], own_form, tokens, own)
         except KilocardError as error:
             first = first or error
             if not _is_of_this_endpoint(error):
@@ -50,11 +53,11 @@ def _is_of_this_endpoint(error: KilocardError) -> bool:
     return isinstance(error, UpstreamError) and error.code == UpstreamError.default_code
 
 
-async def _accepted(inquiry: Inquiry, path: str, form: Form, notes: list[str]) -> tuple[Form, Answer]:
+async def _accepted(inquiry: Inquiry, path: str, form: Form, tokens: int, notes: list[str]) -> tuple[Form, Answer]:
     """Send the form; drop optional fields that the server refuses, and say so."""
     tried_bare = False
     while True:
-        answer = await inquiry.generate(path, form.body(TRIAL, TRIAL_TOKENS))
+        answer = await inquiry.generate(path, form.body(TRIAL, tokens))
         if answer.status == 200:
             return form, answer
         if answer.status not in {400, 422}:

@@ -106,10 +106,14 @@ class Inquiry:
         headers = list(self.target.headers)
         if body:
             headers.append(("content-type", "application/json"))
-        try:
-            return await self._client.fetch(url, method=method, headers=headers, body=body, timeout=seconds)
-        except UpstreamError as error:
-            raise _plain(error, url, seconds) from error
+        for is_last in (False, True):
+            try:
+                return await self._client.fetch(url, method=method, headers=headers, body=body, timeout=seconds)
+            except UpstreamError as error:
+                # llama.cpp ends a connection behind each stream, unannounced. A question may be asked twice.
+                if is_last or error.code != "reset":
+                    raise _plain(error, url, seconds) from error
+        raise AssertionError("unreachable")
 
 
 def _plain(error: UpstreamError, url: str, seconds: float) -> UpstreamError:

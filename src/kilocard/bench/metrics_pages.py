@@ -12,7 +12,7 @@ from kilocard.metrics.exposition_error import NotExposition
 from kilocard.net.target import parse_target
 
 
-async def find_pages(inquiry: Inquiry, urls: list[str], notes: list[str]) -> tuple[list[Page], list[bytes]]:
+async def find_pages(inquiry: Inquiry, urls: list[str]) -> tuple[list[Page], list[bytes]]:
     """Metrics pages that are understood, and their bodies. Those that were named must be there."""
     if urls:
         named = [await _named_page(inquiry, url) for url in urls]
@@ -27,7 +27,6 @@ async def find_pages(inquiry: Inquiry, urls: list[str], notes: list[str]) -> tup
             continue
         if page is not None:
             return [page], [response.body]
-    notes.append("no metrics page was found: queue, KV cache and prefix hits of the engine are unknown")
     return [], []
 
 

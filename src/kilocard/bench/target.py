@@ -1,6 +1,6 @@
 """From a URL to what the load tester needs to know of the server: model, endpoints, what it takes, its gauges.
 
-Every question is short, bounded in time and harmless: lists, metrics pages, and a few requests of at most 24 tokens.
+Every question is short, bounded in time and harmless: lists, metrics pages, and a few requests of at most 16 tokens.
 """
 
 from __future__ import annotations
@@ -85,11 +85,14 @@ async def look(
             notes.append(
                 "the server counts no tokens in streams (usage): lengths are known only where an answer is full"
             )
-        pages, bodies = await find_pages(inquiry, list(metrics_urls), notes)
+        pages, bodies = await find_pages(inquiry, list(metrics_urls))
         engine = recognise(entry.get("owned_by"), headers, b"\n".join(bodies))
         said = await _facts(inquiry) if engine != GATEWAY else ServerFacts()
-        if engine == GATEWAY and not any(page.is_gateway for page in pages):
-            notes.append("this is a kilocard gateway: give its admin page (…/metrics) as --metrics-url to see its load")
+        if not pages:
+            seen = "its replicas" if engine == GATEWAY else "the engine"
+            notes.append(f"no metrics page was found: queue, KV cache and prefix hits of {seen} are unknown")
+        if engine == GATEWAY and not pages:
+            notes.append("this is a kilocard gateway: its admin address has a metrics page for --metrics-url")
         return Server(
             target=replace(target, path=path),
             model=name,

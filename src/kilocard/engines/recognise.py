@@ -61,6 +61,6 @@ def facts(path: str, body: bytes) -> ServerFacts:
     except (ValueError, AttributeError):
         return ServerFacts()
     return ServerFacts(
-        version if isinstance(version, str) and version else None,
+        version if isinstance(version, str) and version and "unknown" not in version else None,
         running if type(running) is int and running > 0 else None,
     )

@@ -34,6 +34,7 @@ def test_guesses(owner: str | None, headers: dict[str, str], page: bytes, name: 
         ("/version", b'{"version":"0.32.0"}', ServerFacts("0.32.0")),
         ("/props", b'{"total_slots":4,"build_info":"b10549-1","chat_template":""}', ServerFacts("b10549-1", 4)),
         ("/get_server_info", b'{"version":"0.5.3","max_running_requests":2048}', ServerFacts("0.5.3", 2048)),
+        ("/props", b'{"total_slots":2,"build_info":"b0-unknown"}', ServerFacts(None, 2)),
         ("/version", b"0.32.0", ServerFacts()),
         ("/version", b'["0.32.0"]', ServerFacts()),
         ("/props", b'{"total_slots":"4","build_info":7}', ServerFacts()),
