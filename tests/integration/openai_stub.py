@@ -24,6 +24,8 @@ class Stub:
     says_which: bool = True
     #: tokens after which the model stops by itself
     natural: int = 3
+    #: and where it talks on without end
+    talks_on: str = ""
     takes_ignore_eos: bool = True
     takes_min_tokens: bool = False
     counts: bool = True
@@ -66,9 +68,9 @@ class Stub:
         goes_on = (self.takes_ignore_eos and said.get("ignore_eos")) or (
             self.takes_min_tokens and said.get("min_tokens", 0) >= most
         )
-        made = most if goes_on else min(most, self.natural)
-        finish = "length" if made == most else "stop"
         text = said["messages"][0]["content"] if chat else said["prompt"]
+        made = most if goes_on or text == self.talks_on else min(most, self.natural)
+        finish = "length" if made == most else "stop"
         prompt = self.tokens(text) + (TEMPLATE if chat else 0)
         usage = {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
         if not said.get("stream"):

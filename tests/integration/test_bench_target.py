@@ -10,6 +10,7 @@ import pytest
 from openai_stub import TEMPLATE, Stub, served
 
 from free_ports import free_port
+from kilocard.bench.accepted import TRIAL
 from kilocard.bench.form import Form
 from kilocard.bench.prompt_counter import calibrate_prompts
 from kilocard.bench.prompts import Prompts
@@ -46,8 +47,8 @@ def test_a_server_that_takes_all_of_it() -> None:
 def test_it_asks_for_little() -> None:
     stub = Stub()
     found(stub)
-    assert len(stub.asked) <= 4
-    assert all(said["max_tokens"] <= 16 for said in stub.asked)
+    assert len(stub.asked) <= 3
+    assert all(said["max_tokens"] <= 24 for said in stub.asked)
 
 
 @pytest.mark.parametrize("says_which", [True, False])
@@ -76,6 +77,21 @@ def test_bn_08_a_model_that_talks_on_anyway_proves_nothing() -> None:
     server = found(Stub(natural=100))
     assert server.ignore_eos is IgnoreEos.UNSEEN
     assert server.form.ignore_eos
+
+
+@pytest.mark.parametrize(
+    ("stub", "wanted"),
+    [
+        (Stub(talks_on=TRIAL), IgnoreEos.WORKS),
+        (Stub(talks_on=TRIAL, takes_ignore_eos=False), IgnoreEos.IGNORED),
+        (Stub(talks_on=TRIAL, takes_ignore_eos=False, takes_min_tokens=True), IgnoreEos.MIN_TOKENS),
+        (Stub(talks_on=TRIAL, refused=("ignore_eos",)), IgnoreEos.REFUSED),
+        (Stub(refused=("ignore_eos",), takes_min_tokens=True), IgnoreEos.MIN_TOKENS),
+        (Stub(natural=100, refused=("ignore_eos",), takes_min_tokens=True), IgnoreEos.REFUSED),
+    ],
+)
+def test_bn_08_a_second_question_where_the_model_talks_on_at_the_first(stub: Stub, wanted: IgnoreEos) -> None:
+    assert found(stub).ignore_eos is wanted
 
 
 def test_bn_08_min_tokens_is_the_fallback_where_it_works() -> None:

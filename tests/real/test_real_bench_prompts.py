@@ -49,7 +49,7 @@ def _vllm(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def _llamacpp(request: pytest.FixtureRequest) -> dict[str, Any]:
     models.fetch()
-    return {"engine": "llamacpp", "args": {"parallel": 2, "ctx-size": 8192, "threads": 2}, "replicas": 1}
+    return {"engine": "llamacpp", "args": {"parallel": 2, "ctx-size": 8192, "threads": 1}, "replicas": 1}
 
 
 POOLS = {"vllm": _vllm, "llamacpp": _llamacpp}

@@ -15,9 +15,10 @@ Endpoint = Literal["chat", "completions"]
 
 PATHS: Mapping[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
-#: a question that a model answers in far fewer tokens than it may
-TRIAL = "Say OK, and nothing else."
-TRIAL_TOKENS = 16
+#: questions that most models answer in far fewer tokens than they may
+TRIALS = ("What is the capital of France?", "Say OK, and nothing else.")
+TRIAL = TRIALS[0]
+TRIAL_TOKENS = 24
 
 
 async def endpoints(
@@ -95,18 +96,34 @@ async def try_ignore_eos(
     """Does an answer go on to the asked length? `answer` is that to TRIAL, in `form`."""
     if not wanted.ignore_eos:
         return IgnoreEos.UNSEEN, form
+    question = await _stopping(inquiry, path, form, answer)
+    found = IgnoreEos.REFUSED
     if form.ignore_eos:
-        if answer.finish_reason == "length":
-            # Only if the model would have stopped does this say anything.
-            natural = await inquiry.generate(path, form.without("ignore_eos").body(TRIAL, TRIAL_TOKENS))
-            return (IgnoreEos.WORKS if natural.finish_reason == "stop" else IgnoreEos.UNSEEN), form
+        if question is None:
+            return IgnoreEos.UNSEEN, form
+        ours = answer if question == TRIAL else await inquiry.generate(path, form.body(question, TRIAL_TOKENS))
+        if ours.finish_reason == "length":
+            return IgnoreEos.WORKS, form
         found = IgnoreEos.IGNORED
-    else:
-        found = IgnoreEos.REFUSED
-    other = replace(form, min_tokens=True)
-    second = await inquiry.generate(path, other.body(TRIAL, TRIAL_TOKENS))
-    if second.status == 200 and second.finish_reason == "length":
-        notes.append(f"ignore_eos is {found.value}: min_tokens is sent, and answers have the asked length")
-        return IgnoreEos.MIN_TOKENS, other
+    if question is not None:
+        other = replace(form, min_tokens=True)
+        second = await inquiry.generate(path, other.body(question, TRIAL_TOKENS))
+        if second.status == 200 and second.finish_reason == "length":
+            notes.append(f"ignore_eos is {found.value}: min_tokens is sent, and answers have the asked length")
+            return IgnoreEos.MIN_TOKENS, other
     notes.append(f"ignore_eos is {found.value}: answers end where the model wants, and have the length that they have")
     return found, form
+
+
+async def _stopping(inquiry: Inquiry, path: str, form: Form, answer: Answer) -> str | None:
+    """A question that the model stops at by itself: only there does going on say something. None: not found."""
+    if answer.finish_reason == "stop":
+        return TRIAL
+    plain = form.without("ignore_eos")
+    for question in TRIALS:
+        if question == TRIAL and plain == form:
+            continue  # `answer` was that
+        natural = await inquiry.generate(path, plain.body(question, TRIAL_TOKENS))
+        if natural.finish_reason == "stop":
+            return question
+    return None

@@ -33,7 +33,7 @@ class Answer:
 class Inquiry:
     """Asks one server. Use it as a context manager: it keeps connections between questions."""
 
-    def __init__(self, target: Target, *, seconds: float = 60.0) -> None:
+    def __init__(self, target: Target, *, seconds: float = 120.0) -> None:
         self.target = target
         #: for an answer that needs the model, which some servers only then load
         self.seconds = seconds

@@ -13,7 +13,7 @@ from kilocard.core.errors import UpstreamError
 
 
 async def calibrate_prompts(
-    server: Server, lengths: Iterable[int], rng: Random, *, seconds: float = 60.0
+    server: Server, lengths: Iterable[int], rng: Random, *, seconds: float = 120.0
 ) -> Calibration:
     """What this server makes of our words, looked at once more at `lengths` (tokens; three of them at most).
 

@@ -1,6 +1,6 @@
 """From a URL to what the load tester needs to know of the server: model, endpoints, what it takes, its gauges.
 
-Every question is short, bounded in time and harmless: lists, metrics pages, and a few requests of at most 16 tokens.
+Every question is short, bounded in time and harmless: lists, metrics pages, and a few requests of at most 24 tokens.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def look(
     endpoint: Endpoint | None = None,
     form: Form | None = None,
     metrics_urls: Iterable[str] = (),
-    seconds: float = 60.0,
+    seconds: float = 120.0,
 ) -> Server:
     """Find out what answers at `target`, in a few seconds.
 
