@@ -9,8 +9,10 @@ import typer
 from kilocard.cli import bench, gateway, replay, schema, status, up, usage, version
 from kilocard.cli.calibrate import calibrate
 from kilocard.cli.emulate import emulate
+from kilocard.cli.engines import engines
 from kilocard.cli.keys import app as keys
 from kilocard.cli.model import app as model
+from kilocard.cli.plan import plan_command
 from kilocard.core.errors import KilocardError
 
 HELP = """Serve your own language models from one GPU to a thousand.
@@ -39,6 +41,8 @@ app.command()(usage.usage)
 app.command()(replay.replay)
 app.add_typer(model, name="model")
 app.add_typer(keys, name="keys")
+app.command("plan")(plan_command)
+app.command()(engines)
 app.command()(schema.schema)
 app.command()(version.version)
 

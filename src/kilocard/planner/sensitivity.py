@@ -1,0 +1,82 @@
+"""What would change the answer: the numbers that it hangs on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kilocard.core.errors import PlanError
+from kilocard.planner.capacity import Limit
+from kilocard.planner.replica import Question
+from kilocard.planner.search import Candidate, evaluate, search
+
+
+def changes(question: Question, choice: Candidate, error: float) -> tuple[str, ...]:
+    """Sentences, the strongest first."""
+    return (
+        *_of_rate(question, choice),
+        *_of_error(question, choice, error),
+        *_of_objective(question, choice),
+        *_of_link(question, choice),
+    )
+
+
+def _of_rate(question: Question, choice: Candidate) -> list[str]:
+    rate = question.demand.rate_per_s
+    if rate is None or not choice.enough:
+        return []
+    most = choice.replicas * choice.capacity.requests_per_s * question.sizing.usable(choice.replicas)
+    if most < rate:
+        return [f"less load: at {most:.3g} requests/s the closed form would do with {choice.replicas} replicas"]
+    return [f"a peak above {most:.3g} requests/s ({most / rate:.2f} times the one given): one more replica"]
+
+
+def _of_error(question: Question, choice: Candidate, error: float) -> list[str]:
+    rate = question.demand.rate_per_s
+    if rate is None:
+        return []
+    each = choice.capacity.requests_per_s
+    slow, fast = (question.sizing.replicas(rate, each * share) for share in (1 - error, 1 + error))
+    if slow == fast:
+        return []
+    how = "measured" if question.measured is not None else "modelled"
+    return [f"speed, {how} to ±{error:.0%}: replicas would be {fast} if it is that much faster, {slow} if slower"]
+
+
+def _of_objective(question: Question, choice: Candidate) -> list[str]:
+    demand, objective = question.demand, question.demand.objective
+    if demand.rate_per_s is None or choice.capacity.limit not in {Limit.TTFT, Limit.TPOT}:
+        return []
+    is_ttft = choice.capacity.limit is Limit.TTFT
+    other = replace(
+        objective,
+        ttft_s=objective.ttft_s * (2 if is_ttft else 1),
+        tpot_s=objective.tpot_s * (1 if is_ttft else 2),
+        asked_ttft=True,
+        asked_tpot=True,
+    )
+    try:
+        changed = evaluate(replace(question, demand=replace(demand, objective=other)), choice.gpu, choice.layout)
+    except PlanError:
+        return []
+    name = "--slo-ttft" if is_ttft else "--slo-tpot"
+    value = other.ttft_s if is_ttft else other.tpot_s
+    if changed.replicas >= choice.replicas:
+        return []
+    return [f"twice the patience ({name} {value:g}): {changed.replicas} replicas instead of {choice.replicas}"]
+
+
+def _of_link(question: Question, choice: Candidate) -> list[str]:
+    """The same cards with the other link."""
+    machines = question.machines
+    if choice.layout.gpus == 1 or question.measured is not None or machines.topology is not None:
+        return []
+    other = "pcie" if machines.has_nvlink(choice.gpu) else "nvlink"
+    found = search(replace(question, machines=replace(machines, link=other), gpus=(choice.gpu,))).candidates
+    if not found or (found[0].layout == choice.layout and found[0].replicas == choice.replicas):
+        return []
+    name = "PCIe only" if other == "pcie" else "NVLink"
+    best = found[0]
+    return [
+        f"cards with {name}: {best.layout} with {best.replicas} replica{'s' * (best.replicas > 1)}, "
+        f"{best.capacity.expected.output_tokens_per_s * best.replicas:,.0f} output tokens/s at the limit"
+    ]

@@ -1,0 +1,123 @@
+"""What the reader has to know before he buys: hops that cost, caches that are not divided, load that is not met."""
+
+from __future__ import annotations
+
+from kilocard.perf.link import ETHERNET, PCIE, PCIE_SOCKETS
+from kilocard.planner.capacity import Limit
+from kilocard.planner.placement import placement
+from kilocard.planner.replica import Question
+from kilocard.planner.search import Candidate
+from kilocard.planner.trial import Trial
+
+#: between machines: below this TP loses against one machine, and pipelines and weights crawl
+_LEAST_NETWORK = 10.0
+#: modelled over measured from which something is wrong with the measured replica, not with the model
+_SLOW = 1.5
+#: requests at once below which a replica is one user's
+_FEW_STREAMS = 10
+#: share of the KV cache that one request may take before it counts as too long
+_LARGE_REQUEST = 0.25
+
+
+def warnings(question: Question, choice: Candidate, tried: Trial | None) -> tuple[str, ...]:
+    return (
+        *_of_load(question, choice, tried),
+        *_of_room(question, choice),
+        *_of_links(question, choice),
+        *_of_latent_cache(question, choice),
+    )
+
+
+def measured_is_slow(choice: Candidate, modelled: Candidate | None) -> tuple[str, ...]:
+    """A measurement far below what the model of speed expects of the same replica: look there before buying."""
+    if modelled is None:
+        return ()
+    measured, expected = choice.capacity.expected.output_tokens_per_s, modelled.capacity.expected.output_tokens_per_s
+    if expected < _SLOW * measured:
+        return ()
+    return (
+        f"the speed model expects {expected / measured:.1f} times the measured {measured:,.0f} output tokens/s, with "
+        f"{modelled.capacity.concurrency} streams instead of {choice.capacity.concurrency}: raise max-num-seqs and "
+        "measure again before buying",
+    )
+
+
+def _of_load(question: Question, choice: Candidate, tried: Trial | None) -> list[str]:
+    found = []
+    demand = question.demand
+    if not choice.enough:
+        have = f"{choice.replicas} replica{'s' * (choice.replicas > 1)} of {choice.layout}"
+        limit = choice.capacity.requests_per_s * choice.replicas * question.sizing.usable(choice.replicas)
+        found.append(
+            f"the GPUs that there are do not carry it: {have} take {limit:.3g} requests/s of {demand.rate_per_s:g}"
+            if demand.rate_per_s is not None
+            else f"the GPUs that there are do not carry {demand.concurrency} streams within the objective"
+        )
+    elif tried is not None:
+        objective = question.demand.objective
+        if tried.ttft_s.p95 > objective.ttft_s:
+            found.append(f"on virtual time TTFT p95 is {tried.ttft_s.p95:.2g} s, above {objective.ttft_s:g} s")
+        if tried.tpot_s is not None and tried.tpot_s.p95 > objective.tpot_s:
+            found.append(
+                f"on virtual time TPOT p95 is {tried.tpot_s.p95 * 1e3:.3g} ms, above {objective.tpot_s * 1e3:g} ms"
+            )
+    if tried is not None and tried.preemptions:
+        found.append(
+            f"{tried.preemptions} preemptions on virtual time: the KV cache is full at times; lower max-num-seqs"
+        )
+    if tried is not None and tried.refused:
+        found.append(f"{tried.refused} requests were too long for one replica's KV cache")
+    return found
+
+
+def _of_room(question: Question, choice: Candidate) -> list[str]:
+    """Signals that one card is too small for the work (requirement R1)."""
+    found = []
+    room = choice.capacity.room
+    if choice.capacity.limit is Limit.MEMORY and room < _FEW_STREAMS:
+        found.append(f"only {room} requests of these lengths fit at once: the KV cache runs out first, not speed")
+    share = question.longest / max(1, choice.memory.kv_tokens)
+    if share > _LARGE_REQUEST:
+        found.append(
+            f"one request of {question.longest:,} tokens takes {share:.0%} of a replica's KV cache: long contexts "
+            "starve the others; give them a pool of their own"
+        )
+    return found
+
+
+def _of_links(question: Question, choice: Candidate) -> list[str]:
+    layout, machines = choice.layout, question.machines
+    found: list[str] = []
+    if machines.topology is not None and layout.tensor > 1:
+        found += placement(machines.topology, layout.tensor).warnings
+    elif layout.tensor > 1 and choice.link.name in {PCIE.name, PCIE_SOCKETS.name}:
+        found.append(
+            f"TP{layout.tensor} over PCIe: every layer waits for two AllReduces; measure it against fewer GPUs a group"
+        )
+    if layout.tensor > machines.per_node:
+        found.append(
+            f"TP{layout.tensor} crosses machines: 1 GbE was 30 % below one machine, 25 GbE is the first to win. "
+            "Measure with iperf3 or ib_write_bw, don't trust the label"
+        )
+    crosses = layout.gpus > machines.per_node
+    if crosses and choice.link.name == ETHERNET.name and (machines.network_gbit_s or 0) < _LEAST_NETWORK:
+        found.append(f"{machines.network_gbit_s:g} Gbit/s between machines: want 10 at least, RDMA better")
+    if crosses:
+        found.append("one driver, CUDA and engine version on every machine: one that differs gives illegal accesses")
+    return found
+
+
+def _of_latent_cache(question: Question, choice: Candidate) -> list[str]:
+    layout = choice.layout
+    if layout.data > 1:
+        return [
+            f"data-parallel attention: one GPU of the {layout.data} prefills a request alone, so the first token of a "
+            "long prompt comes later than the mean says; and the busiest rank sets the pace of all",
+        ]
+    latent = any(group.kind == "mla" for group in question.architecture.layer_groups)
+    if not latent or layout.tensor == 1:
+        return []
+    return [
+        f"MLA has one latent KV head: each of the {layout.tensor} GPUs keeps the whole cache. Data-parallel attention "
+        f"(data-parallel-size {layout.tensor}, enable-expert-parallel) holds about {layout.tensor} times the tokens"
+    ]
