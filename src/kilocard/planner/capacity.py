@@ -60,7 +60,7 @@ def capacity(profile: Profile, demand: Demand) -> Capacity | None:
         else:
             high = middle - 1
     limit = _limit(profile, low, room, demand)
-    if limit is Limit.COMPUTE:
+    if limit not in {Limit.ADMISSION, Limit.MEMORY}:
         low = _bend(profile, low, point(profile, low, demand).output_tokens_per_s, demand)
     return Capacity(low, point(profile, low, demand), limit, room)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kilocard.core.errors import PlanError
+from kilocard.perf.gpus import GPUS
+from kilocard.planner.advice import FEW
 from kilocard.planner.capacity import Limit
 from kilocard.planner.replica import Question
 from kilocard.planner.search import Candidate, evaluate, search
@@ -17,6 +19,7 @@ def changes(question: Question, choice: Candidate, error: float) -> tuple[str, .
         *_of_error(question, choice, error),
         *_of_objective(question, choice),
         *_of_link(question, choice),
+        *_of_card(question, choice),
     )
 
 
@@ -79,4 +82,28 @@ def _of_link(question: Question, choice: Candidate) -> list[str]:
     return [
         f"cards with {name}: {best.layout} with {best.replicas} replica{'s' * (best.replicas > 1)}, "
         f"{best.capacity.expected.output_tokens_per_s * best.replicas:,.0f} output tokens/s at the limit"
+    ]
+
+
+def _of_card(question: Question, choice: Candidate) -> list[str]:
+    """The cheapest stronger type of which one replica is enough, where a few of the chosen ones are needed (R6)."""
+    rate = question.demand.rate_per_s
+    if rate is None or question.measured is not None or not 1 < choice.replicas <= FEW:
+        return []
+    found = []
+    for gpu in GPUS:
+        if gpu.consumer or not gpu.capability or gpu.bandwidth_gb_s <= choice.gpu.bandwidth_gb_s:
+            continue
+        try:
+            one = evaluate(question, gpu, choice.layout)
+        except PlanError:
+            continue
+        if one.replicas == 1 and one.enough:
+            found.append(one)
+    if not found:
+        return []
+    best = min(found, key=lambda each: each.cost_per_hour)
+    return [
+        f"a stronger card: one replica on {best.gpu.name} carries it alone ({best.cost_per_hour:.2f} $/h against "
+        f"{choice.cost_per_hour:.2f})"
     ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from kilocard.perf.link import ETHERNET, PCIE, PCIE_SOCKETS
+from dataclasses import replace
+
+from kilocard.core.errors import PlanError
+from kilocard.perf.link import PCIE, PCIE_SOCKETS
+from kilocard.planner.advice import GAIN
 from kilocard.planner.capacity import Limit
 from kilocard.planner.placement import placement
 from kilocard.planner.replica import Question
-from kilocard.planner.search import Candidate
+from kilocard.planner.search import Candidate, evaluate
 from kilocard.planner.trial import Trial
 
 #: between machines: below this TP loses against one machine, and pipelines and weights crawl
@@ -24,6 +28,7 @@ def warnings(question: Question, choice: Candidate, tried: Trial | None) -> tupl
         *_of_load(question, choice, tried),
         *_of_room(question, choice),
         *_of_links(question, choice),
+        *_of_gain(question, choice),
         *_of_latent_cache(question, choice),
     )
 
@@ -100,11 +105,30 @@ def _of_links(question: Question, choice: Candidate) -> list[str]:
             "Measure with iperf3 or ib_write_bw, don't trust the label"
         )
     crosses = layout.gpus > machines.per_node
-    if crosses and choice.link.name == ETHERNET.name and (machines.network_gbit_s or 0) < _LEAST_NETWORK:
+    if crosses and (machines.network_gbit_s or 0) < _LEAST_NETWORK:
         found.append(f"{machines.network_gbit_s:g} Gbit/s between machines: want 10 at least, RDMA better")
     if crosses:
         found.append("one driver, CUDA and engine version on every machine: one that differs gives illegal accesses")
     return found
+
+
+def _of_gain(question: Question, choice: Candidate) -> list[str]:
+    """A group that makes less than 1.5 times what half of its cards make loses them to communication (R6)."""
+    layout = choice.layout
+    if layout.tensor < 2 or layout.tensor % 2 or question.measured is not None:
+        return []
+    expert = max(1, layout.expert // 2)
+    try:
+        half = evaluate(question, choice.gpu, replace(layout, tensor=layout.tensor // 2, expert=expert))
+    except PlanError:
+        return []  # half of the cards are too few for the model: nothing to compare with
+    gain = choice.capacity.expected.output_tokens_per_s / half.capacity.expected.output_tokens_per_s
+    if gain >= GAIN:
+        return []
+    return [
+        f"TP{layout.tensor} makes only {gain:.2f} times the tokens of TP{layout.tensor // 2}: communication eats the "
+        "rest; use more replicas of the smaller group"
+    ]
 
 
 def _of_latent_cache(question: Question, choice: Candidate) -> list[str]:
