@@ -93,7 +93,8 @@ def test_more_load_is_never_cheaper(rate: float, more: float) -> None:
 @given(st.floats(0.012, 0.1), st.floats(1.1, 4))
 def test_a_replica_carries_no_more_under_a_sharper_objective(tpot: float, slower: float) -> None:
     sharp, dull = (evaluate(question(tpot=each), gpu("H100-80GB"), Layout()).capacity for each in (tpot, tpot * slower))
-    assert sharp.concurrency <= dull.concurrency
+    # each stops where its curve bends, at 97 % of its own most
+    assert sharp.expected.output_tokens_per_s <= dull.expected.output_tokens_per_s / 0.95
     assert sharp.expected.tpot_s <= tpot
 
 
