@@ -12,6 +12,7 @@ from rich.markup import escape
 from kilocard.bench.accepted import Endpoint
 from kilocard.bench.form import Form
 from kilocard.bench.target import target_of
+from kilocard.cli.bench_compare import compare_runs
 from kilocard.cli.bench_options import DEFAULT_DURATION, DEFAULT_INPUT, DEFAULT_OUTPUT, Words, asked_of, body_of, slo_of
 from kilocard.cli.bench_report import check_folder, write_files
 from kilocard.cli.bench_session import Session
@@ -175,7 +176,8 @@ def bench(
     compare: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
-            help="Measure nothing: what changed between two runs' folders, and is it more than noise?",
+            help="Measure nothing: what changed between two runs' folders, and is it more than noise? Exit code 1: "
+            "something became worse.",
             rich_help_panel=ANSWER,
         ),
     ] = None,
@@ -191,10 +193,11 @@ def bench(
     if compare is not None:
         if url is not None:
             raise UsageError("--compare measures nothing: leave the URL away")
-        from kilocard.cli.bench_compare import compare_runs
 
-        compare_runs(*compare, as_json=json)
-        return
+        if out is not None:
+            check_folder(out)
+        comparison = compare_runs(*compare, as_json=json, html=None if out is None else out / "compare.html")
+        raise typer.Exit(1 if comparison.regressions else 0)
     if url is None:
         raise UsageError("give the server's URL, such as http://127.0.0.1:8000")
     arguments = {name: _plain(value) for name, value in context.params.items() if value is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from kilocard.bench import requests_log
@@ -16,7 +17,7 @@ def check_folder(folder: Path) -> None:
     """Before an hour is measured for nothing. Raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "requests.jsonl").open("ab"):
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise UsageError(f"--out {folder}: {error.strerror or error}") from None

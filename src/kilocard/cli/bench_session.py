@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from os import _exit
 from random import SystemRandom
 from types import FrameType
 from typing import Any
@@ -70,6 +71,7 @@ class Session:
         self._known: dict[str, tuple[list[str], findings.Finding]] = {}
         self._look_at: Callable[[Point], list[findings.Finding]] = lambda point: []
         self._stopped: str | None = None
+        self._most = asked.most
         self._live = BenchLive()
         self._random = SystemRandom()
         self._stop = Stop()
@@ -83,6 +85,7 @@ class Session:
             prompts = Prompts(calibration, server.form, self._random)
             self._look_at = partial(_known_of, server, calibration, self._asked)
             with Client(server.target) as client, _ctrl_c(self._stop):
+                self._check_sockets(client.max_sockets)
                 sampler = Sampler(server.target, server.pages, client.now, gpu_urls=self._gpu_urls)
                 sampler.start()
                 try:
@@ -109,10 +112,19 @@ class Session:
         calibration = await calibrate_prompts(server, single_lengths(mean, server.max_model_len), self._random)
         return server, calibration
 
+    def _check_sockets(self, most: int) -> None:
+        """Before an hour is measured for nothing. Raises UsageError."""
+        wanted = max((load.concurrency or 0 for load in self._asked.loads), default=0)
+        if wanted > most:
+            raise UsageError(
+                f"--sweep: {wanted} at once need more than the {most} sockets that we may open (ulimit -n)"
+            )
+        self._most = min(self._asked.most, most)
+
     def _sweep(self) -> Sweep:
         if self._asked.loads:
             return Listed(self._asked.loads, self._asked.repeats, self._is_past if self._stops_early else None)
-        return Doubling(self._is_past, self._knee, most=self._asked.most, repeats=self._asked.repeats)
+        return Doubling(self._is_past, self._knee, most=self._most, repeats=self._asked.repeats)
 
     def _is_past(self, points: Sequence[Point]) -> bool:
         reason = why_stop(self._results[: len(points)])
@@ -156,13 +168,22 @@ class Session:
             known.append(Finding(severity=finding.severity, text=f"{where}: {finding.text}."))
         return assemble(
             self._results,
-            target=TargetSeen(url=server.target.url, model=server.model, path=server.target.path, engine=server.engine),
+            target=TargetSeen(
+                url=server.target.url,
+                model=server.model,
+                path=server.target.path,
+                engine=server.engine,
+                engine_version=server.engine_version,
+                max_num_seqs=server.max_num_seqs,
+                kv_tokens=server.kv_tokens,
+            ),
             about=About(
                 started_at=begun.isoformat(timespec="seconds"),
                 kilocard=__version__,
                 arguments=self._arguments,
                 seed=self._asked.seed,
                 prompts=_described(calibration),
+                machine=f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} processors",
             ),
             slo=self._slo,
             single=single(measured.prefills, measured.decodes) or None,
@@ -212,7 +233,7 @@ def _ctrl_c(stop: Stop) -> Iterator[None]:
 
     def asked(number: int, frame: FrameType | None) -> None:
         if stop.asked:
-            _exit(130)
+            os._exit(130)
         stop.asked = True
 
     before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -85,6 +85,16 @@ def test_a_trace_is_asked_again_at_its_times(engine: str, tmp_path: Path) -> Non
     assert point["input_tokens"] == sum(range(50, 70))
 
 
+def test_two_runs_are_compared(engine: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        bench(engine, *SHORT, "--sweep", "2", "--no-single", "--repeats", "2", "--out", str(tmp_path / name))
+    done = bench("--compare", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "both"))
+    assert done.returncode in (0, 1) and "2 in flight" in done.stdout
+    assert (tmp_path / "both" / "compare.html").read_text().startswith("<!doctype html>")
+    missing = bench("--compare", str(tmp_path / "a"), str(tmp_path / "c"))
+    assert missing.returncode == 2 and "kilocard bench --out" in missing.stderr
+
+
 def test_ctrl_c_keeps_what_was_measured(engine: str, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "kilocard", "bench", engine, *SHORT[:4], "--duration", "1s", "--no-single"]
     argv += ["--sweep", "1,2,3,4,5,6,7,8", "--repeats", "50", "--out", str(tmp_path)]

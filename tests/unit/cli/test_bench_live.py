@@ -7,7 +7,6 @@ import math
 
 import pytest
 from rich.console import Console
-from simulated_points import simulated_point
 
 from kilocard.bench.measuring import Progress
 from kilocard.bench.point import EngineSample
@@ -15,6 +14,7 @@ from kilocard.bench.summary import summarise
 from kilocard.bench.window import SteadyWindow
 from kilocard.cli import bench_live
 from kilocard.cli.bench_live import BenchLive
+from simulated_points import simulated_point
 
 
 @pytest.fixture
