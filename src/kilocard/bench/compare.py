@@ -126,7 +126,7 @@ def compare(
                 if other_work:
                     row.verdict, row.why = "different work", other_work[0]
     if lonely:
-        findings.append(Finding(severity="note", text=f"Only one of the two has {', '.join(lonely)}."))
+        findings.append(Finding(severity="note", text=f"Only one of the two has numbers at {', '.join(lonely)}."))
     if not pairs:
         findings.append(
             Finding(severity="error", text="The two runs have no load in common: there is nothing to compare.")

@@ -1,4 +1,7 @@
-"""The points of a sweep in order of load, repeats side by side."""
+"""The points of a sweep in order of load, repeats side by side.
+
+Points at which the load tester was the limit are left out: they say nothing about the server.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +61,6 @@ def opened(points: Sequence[PointResult]) -> list[Load]:
 def _by_load(points: Sequence[PointResult], load: Callable[[PointResult], float | None]) -> list[Load]:
     groups: dict[float, list[PointResult]] = {}
     for point in points:
-        if (at := load(point)) is not None:
+        if (at := load(point)) is not None and not point.client.limited:
             groups.setdefault(at, []).append(point)
     return [Load(at, tuple(groups[at])) for at in sorted(groups)]

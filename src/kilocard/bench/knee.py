@@ -42,7 +42,13 @@ def find_knee(points: Sequence[PointResult]) -> Knee:
     loads = opened(points)
     if loads:
         return _opened(loads)
-    return Knee(reached=False, method="none", says="Neither a concurrency nor a rate was swept: there is no curve.")
+    return Knee(reached=False, method="none", says=_no_curve(points))
+
+
+def _no_curve(points: Sequence[PointResult]) -> str:
+    if points and all(point.client.limited for point in points):
+        return "The load tester was the limit at every load: there is no curve."
+    return "Neither a concurrency nor a rate was swept: there is no curve."
 
 
 def bend(loads: Sequence[float], throughput: Sequence[float]) -> float | None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kilocard.bench.caveats import in_order, places
 from kilocard.bench.curve import Load, closed, opened
 from kilocard.bench.document import Knee, PointResult, Resource
 from kilocard.bench.knee import WORTH
@@ -41,12 +42,12 @@ class Limit:
 def find_limit(points: Sequence[PointResult], knee: Knee, max_num_seqs: int | None = None) -> Limit:
     """`max_num_seqs`: the engine's setting, where it is known."""
     loads = closed(points) or opened(points)
+    largest = max(points, key=in_order, default=None)
+    if largest is not None and largest.client.limited:
+        return Limit("client", (f"The load tester was the limit at {places([largest])}: {largest.client.limited}.",))
     if not loads:
         return Limit("unknown", ("There is no curve to read it from.",))
     last = loads[-1]
-    limited = next((point.client.limited for load in loads for point in load.repeats if point.client.limited), None)
-    if limited is not None:
-        return Limit("client", (f"The load tester was the limit: {limited}.",))
     refused = sum(count for load in loads for kind, count in refusals(load))
     if refused > REFUSED * sum(point.requests for point in last.repeats):
         kinds = ", ".join(sorted({kind for load in loads for kind, _ in refusals(load)}))

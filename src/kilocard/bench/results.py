@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from kilocard.bench.advice import advise
+from kilocard.bench.caveats import caveats
 from kilocard.bench.document import SCHEMA, About, Finding, PointResult, Results, Slo, TargetSeen
 from kilocard.bench.knee import find_knee
 from kilocard.bench.limit import find_limit
@@ -69,7 +70,7 @@ def assemble(
         best_max_num_seqs=limit.best_max_num_seqs,
         advice=advise(points, knee, limit, slo),
         stopped_early=stopped_early,
-        findings=[*findings, *_seen_in(points)],
+        findings=[*findings, *caveats(points)],
     )
 
 
@@ -134,31 +135,6 @@ def _whose(raw: Any) -> str:
     if "benchmarks" in raw:
         return " (it looks like one of GuideLLM)"
     return " (it looks like a plan)" if "choice" in raw else ""
-
-
-def _seen_in(points: Sequence[PointResult]) -> list[Finding]:
-    """What the reader has to know before the numbers."""
-    found: dict[str, Finding] = {}
-
-    def add(severity: str, text: str) -> None:
-        found.setdefault(text, Finding(severity=severity, text=text))  # type: ignore[arg-type]  # of the closed set
-
-    for point in points:
-        if point.client.limited:
-            add(
-                "error",
-                f"{named(point)}: the load tester was the limit ({point.client.limited}). Don't use these numbers.",
-            )
-        for name, reason in point.withheld.items():
-            add("warning", f"{named(point)}: {name} is not given: {reason}.")
-        if point.errors:
-            kinds = ", ".join(f"{count} × {kind}" for kind, count in point.errors_by_kind.items())
-            add("warning", f"{named(point)}: {point.errors} of {point.requests} requests failed: {kinds}.")
-        if point.concurrency and point.in_flight_mean < 0.9 * point.concurrency:
-            add("warning", f"{named(point)}: only {point.in_flight_mean:.1f} requests were in flight on average.")
-        if point.saturation is not None and point.saturation.label in ("backlogged", "overloaded"):
-            add("note", f"{named(point)}: {point.saturation.label}: {point.saturation.reason}.")
-    return list(found.values())
 
 
 def named(point: PointResult) -> str:

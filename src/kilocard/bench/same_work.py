@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
+from kilocard.bench.caveats import places
 from kilocard.bench.curve import Load
 from kilocard.bench.document import Finding, PointResult, Results
 from kilocard.bench.findings import different_work
-from kilocard.bench.results import named
 
 #: shares of the prompts' tokens from the prefix cache, and of failed requests, may differ by so much
 CACHE, ERRORS = 0.05, 0.02
@@ -33,14 +33,10 @@ def setting(a: Results, b: Results) -> list[Finding]:
             severity: Literal["warning", "note"] = "warning" if name in ("model", "prompts", "endpoint") else "note"
             found.append(Finding(severity=severity, text=f"Not the same {name}: {before or '–'} and {after or '–'}."))
     for name, each in (("A", a), ("B", b)):
-        found += [
-            Finding(
-                severity="error",
-                text=f"{name}, {named(point)}: the load tester was the limit ({point.client.limited}).",
-            )
-            for point in each.points
-            if point.client.limited
-        ]
+        limited = [point for point in each.points if point.client.limited]
+        if limited:
+            text = f"{name}: the load tester was the limit at {places(limited)} ({limited[0].client.limited})."
+            found.append(Finding(severity="error", text=text))
     return found
 
 

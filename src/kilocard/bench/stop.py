@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kilocard.bench.caveats import in_order, places
 from kilocard.bench.curve import Load, closed, opened
 from kilocard.bench.document import PointResult
 
@@ -17,14 +18,14 @@ ERRORS = 0.1
 
 def stop_early(points: Sequence[PointResult]) -> str | None:
     """Why not to go to a larger load than those of `points`; None: go on."""
+    largest = max(points, key=in_order, default=None)
+    if largest is not None and largest.client.limited:
+        return f"at {places([largest])} the load tester itself was the limit: {largest.client.limited}"
     for loads, unit in ((closed(points), "in flight"), (opened(points), "requests/s")):
         if not loads:
             continue
         last = loads[-1]
         here = f"at {last.load:g} {unit}"
-        limited = next((point.client.limited for point in last.repeats if point.client.limited), None)
-        if limited is not None:
-            return f"{here} the load tester itself was the limit: {limited}"
         if last.error_share > ERRORS:
             kinds = sorted({kind for point in last.repeats for kind in point.errors_by_kind})
             return f"{here} {last.error_share:.0%} of the requests failed ({', '.join(kinds)})"

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kilocard.bench.caveats import in_order
 from kilocard.bench.document import PointResult, Results, Spread
 from kilocard.bench.units import milliseconds, number, share
 from kilocard.cli.output import results as console
@@ -35,12 +36,19 @@ def points_table(results: Results) -> Table:
     for place, name in enumerate(columns):
         table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for point in results.points:
+    for point in sorted(results.points, key=in_order):
         at_knee = results.knee.reached and (point.concurrency, point.rate_per_s) == (
             results.knee.concurrency,
             results.knee.rate_per_s,
         )
-        style = "bold" if at_knee else "red" if point.client.limited else ""
+        if point.client.limited:
+            load = point.concurrency if point.concurrency is not None else point.rate_per_s
+            blank = [""] * (len(table.columns) - 4)
+            name = "trace" if load is None else f"{load:g}"
+            failed = f"{point.errors:,}" if point.errors else ""
+            table.add_row(name, f"{point.requests:,}", failed, *blank, "the load tester was the limit", style="red")
+            continue
+        style = "bold" if at_knee else ""
         table.add_row(*_cells(point, results.slo is not None), _state(point, at_knee), style=style)
     return table
 
@@ -90,8 +98,6 @@ def _cells(point: PointResult, with_goodput: bool) -> list[str]:
 
 
 def _state(point: PointResult, at_knee: bool) -> str:
-    if point.client.limited:
-        return "client-limited"
     label = point.saturation.label if point.saturation is not None else ""
     return "◀ knee" if at_knee else "" if label == "stable" else label
 

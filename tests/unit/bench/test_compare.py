@@ -87,8 +87,8 @@ def test_what_else_differs_is_said() -> None:
     other.points[0].client = ClientSeen(cpu_share=1.0, lag_p99_s=0.5, limited="its CPU was busy")
     text = [finding.text for finding in compare(a, other).findings]
     assert "Not the same engine version: 1 and 2." in text
-    assert "Only one of the two has 12 in flight." in text
-    assert any("B, 4 in flight: the load tester was the limit" in each for each in text)
+    assert "Only one of the two has numbers at 4 in flight, 12 in flight." in text
+    assert any("B: the load tester was the limit at 4 in flight (its CPU was busy)" in each for each in text)
     assert compare(a, b).findings == []
 
 

@@ -86,6 +86,7 @@ def test_the_client_and_a_closed_door_come_first() -> None:
     assert limit_of(points).resource == "admission"
     points[-1].client.limited = "its CPU was busy for 98 %"
     assert limit_of(points).resource == "client"
+    assert "at 16 in flight: its CPU was busy" in limit_of(points).evidence[0]
     assert limit_of([]).resource == "unknown"
 
 

@@ -84,9 +84,9 @@ def test_what_the_reader_must_know_is_among_the_findings() -> None:
     )
     text = "\n".join(finding.text for finding in document.findings)
     assert document.findings[0].text == "from the prober"
-    assert "4 in flight: the load tester was the limit" in text
-    assert "1 of 2 requests failed: 1 × reset" in text
-    assert "only 0.0 requests were in flight" in text
+    assert "The load tester was the limit at 4 in flight" in text
+    assert "1 of 2 requests failed at 4 in flight: 1 × reset" in text
+    assert "Fewer were in flight than asked at 4 in flight" in text
 
 
 def test_requests_come_back_with_their_point() -> None:

@@ -46,6 +46,18 @@ def test_the_answer_is_a_table_and_words() -> None:
     assert "~" in text and "of too few values" in text
 
 
+def test_numbers_of_the_load_tester_are_not_shown() -> None:
+    document = made()[0]
+    document.points[4].client.limited = "it was late"
+    lines = printed(document).splitlines()
+    row = next(line for line in lines if "the load tester was the limit" in line)
+    assert row.split()[0] == "64"
+    assert f"{document.points[4].output_tokens_per_s:,.0f}" not in row
+    assert [line.split()[0] for line in lines[2:10]] == ["1", "1", "8", "8", "64", "64", "128", "128"], (
+        "in order of load"
+    )
+
+
 def run_folder(tmp_path: Path, name: str, seed: int, slower: float = 1.0) -> Path:
     document, log = made(seed, slower)
     folder = tmp_path / name

@@ -7,6 +7,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from kilocard.bench.caveats import in_order
 from kilocard.bench.document import PointResult, Results, Spread
 from kilocard.bench.report import charts
 from kilocard.bench.report.chart import Chart, draw
@@ -70,13 +71,14 @@ def cards(results: Results) -> str:
     else:
         at, unit = ("below", "the lowest load") if knee.reached else ("–", "not reached: go higher")
     made = [_card("Knee", at, unit)]
-    best = max(results.points, key=lambda point: point.output_tokens_per_s, default=None)
+    trusted = [point for point in results.points if not point.client.limited]
+    best = max(trusted, key=lambda point: point.output_tokens_per_s, default=None)
     if best is not None:
         made.append(_card("Best throughput", number(best.output_tokens_per_s), f"output tokens/s, {named(best)}"))
     made.append(_card("Limit", LIMITS[results.limit], "what ended the growth"))
     if results.best_max_num_seqs is not None:
         made.append(_card("Best max-num-seqs", str(results.best_max_num_seqs), "sequence slots of the engine"))
-    single = next((point for point in results.points if point.concurrency == 1), None)
+    single = next((point for point in trusted if point.concurrency == 1), None)
     if single is not None and single.ttft_s is not None and single.tpot_s is not None:
         speed = f"then {seconds(single.tpot_s.p50)} a token (medians)"
         made.append(_card("One request alone", seconds(single.ttft_s.p50), f"to the first token, {speed}"))
@@ -126,10 +128,15 @@ def table(results: Results) -> str:
     unit = "in flight" if any(point.concurrency is not None for point in results.points) else "offered/s"
     above = "".join(f'<th colspan="{len(columns)}">{name}</th>' for name, columns in groups)
     below = "".join(f"<th>{column}</th>" for _, columns in groups for column in columns)
+    columns = sum(len(below) for _, below in groups)
     body = []
-    for point in results.points:
+    for point in sorted(results.points, key=in_order):
         knee = point.concurrency == results.knee.concurrency and point.rate_per_s == results.knee.rate_per_s
         cells = "".join(f"<td>{cell}</td>" for cell in _cells(point, results.slo is not None))
+        if point.client.limited:
+            why = '<span class="bad">the load tester was the limit: these numbers are not the server\'s</span>'
+            cells = f"<td>{_cells(point, False)[0]}</td><td>{point.requests:,}</td><td>{point.errors:,}</td>"
+            cells += f'<td colspan="{columns - 2}">{why}</td>'
         body.append(f"<tr{' class=knee' if knee and results.knee.reached else ''}>{cells}</tr>")
     notes = "~ of too few values (p99 of fewer than 100, p95 of fewer than 20); ≥ at least: requests that were cut off "
     notes += "may have taken longer; – not given (why is said above) or not seen; the bold rows are the knee."
