@@ -40,9 +40,10 @@ def _of_the_limit(limit: Limit, knee: Knee, loads: Sequence[Load]) -> list[str]:
         if not limit.raise_it:
             return ["Raise the server's own limit of requests, or take no more than it admits."]
         seen = max((r for load in loads if (r := load.most(lambda p: p.engine.running_max)) is not None), default=0)
+        why = "throughput still grew when" if limit.growing else "whether more would help is not seen, but"
         return [
-            f"Raise max-num-seqs from {seen:.0f} to {2 * seen:.0f} and measure again: throughput still grew when the "
-            "slots ran out, and the KV cache had room.",
+            f"Raise max-num-seqs from {seen:.0f} to {2 * seen:.0f} and measure again: {why} the slots ran out while "
+            "the KV cache had room."
         ]
     said = (
         [f"Leave max-num-seqs at {slots}: more run no faster, and each waits longer for its tokens."] if slots else []

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from kilocard.bench.delivery import arrivals, tokens_per_arrival
-from kilocard.bench.record import CUT_OFF, RequestRecord
+from kilocard.bench.delivery import tokens_between
+from kilocard.bench.record import RequestRecord
 from kilocard.core import statistics
 
 #: fewer say too little about how much they differ
@@ -30,7 +30,7 @@ Value = Callable[[RequestRecord], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """One window cut into pieces of equal length. Requests belong to the block that they ended in."""
+    """One window cut into pieces of equal length. Requests belong to the block that they ended (or were due) in."""
 
     seconds: float
     records: tuple[tuple[RequestRecord, ...], ...]
@@ -53,21 +53,10 @@ def cut(
     edges = [started_s + length * place for place in range(count + 1)]
     groups: list[list[RequestRecord]] = [[] for _ in range(count)]
     for record in whole:
-        groups[min(count - 1, max(0, bisect_right(edges, record.last_s or 0.0) - 1))].append(record)
-    return Blocks(length, tuple(map(tuple, groups)), tuple(_delivered([*records, *carried], edges)))
-
-
-def _delivered(records: Sequence[RequestRecord], edges: Sequence[float]) -> list[float]:
-    sums = [0.0] * (len(edges) - 1)
-    useful = [record for record in records if record.error in (None, CUT_OFF)]
-    weight = tokens_per_arrival(useful)
-    for record in useful:
-        moments = arrivals(record)
-        each = record.output_tokens / len(moments) if record.output_tokens and moments else weight
-        for moment in moments:
-            if edges[0] <= moment < edges[-1]:
-                sums[bisect_right(edges, moment) - 1] += each
-    return sums
+        # an open loop's request may end past the window that it was due in
+        moment = record.last_s if record.last_s is not None and record.last_s <= edges[-1] else record.intended_s
+        groups[min(count - 1, max(0, bisect_right(edges, moment) - 1))].append(record)
+    return Blocks(length, tuple(map(tuple, groups)), tuple(tokens_between([*records, *carried], edges)))
 
 
 def throughput(blocks: Blocks, rng: random.Random, draws: int) -> list[float]:

@@ -15,16 +15,19 @@ from itertools import accumulate, chain
 from kilocard.bench.point import Point
 from kilocard.bench.record import CUT_OFF, RequestRecord
 
+#: equal parts of a window, for curves over time
+STEPS = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Counts within the window; `token_at_s` and `token_weight` are all arrivals within it, in order."""
+    """Counts within the window."""
 
     output_tokens: float
     completions: int
     prompt_tokens: int
-    token_at_s: list[float]
-    token_weight: list[float]
+    #: output tokens in each of STEPS equal parts
+    steps: list[float]
 
 
 def arrivals(record: RequestRecord) -> list[float]:
@@ -34,21 +37,32 @@ def arrivals(record: RequestRecord) -> list[float]:
 
 def delivered(point: Point) -> Delivery:
     """Of complete requests and those that were cut off; what a failed one delivered is of no use to anybody."""
-    records = [record for record in (*point.carried, *point.records) if record.error in (None, CUT_OFF)]
-    weight = tokens_per_arrival(records)
-    tokens: list[tuple[float, float]] = []
-    completions = prompts = 0
-    for record in records:
+    records = (*point.carried, *point.records)
+    length = (point.ended_s - point.started_s) / STEPS
+    edges = [*(point.started_s + length * step for step in range(STEPS)), point.ended_s]
+    steps = tokens_between(records, edges)
+    ended = [
+        record
+        for record in records
+        if record.error is None and record.last_s is not None and point.started_s <= record.last_s <= point.ended_s
+    ]
+    return Delivery(sum(steps), len(ended), sum(record.input_tokens or 0 for record in ended), steps)
+
+
+def tokens_between(records: Sequence[RequestRecord], edges: Sequence[float]) -> list[float]:
+    """Output tokens delivered between each two edges; the first and the last edge belong to what is inside."""
+    useful = [record for record in records if record.error in (None, CUT_OFF)]
+    weight = tokens_per_arrival(useful)
+    sums = [0.0] * (len(edges) - 1)
+    for record in useful:
         moments = arrivals(record)
         each = record.output_tokens / len(moments) if record.output_tokens and moments else weight
-        first, last = bisect_left(moments, point.started_s), bisect_right(moments, point.ended_s)
-        tokens += [(moment, each) for moment in moments[first:last]]
-        if record.error is None and record.last_s is not None and point.started_s <= record.last_s <= point.ended_s:
-            completions += 1
-            prompts += record.input_tokens or 0
-    tokens.sort()
-    total = sum(each for _, each in tokens)
-    return Delivery(total, completions, prompts, [at for at, _ in tokens], [each for _, each in tokens])
+        before = bisect_left(moments, edges[0])
+        for step, edge in enumerate(edges[1:]):
+            upto = bisect_right(moments, edge)
+            sums[step] += each * (upto - before)
+            before = upto
+    return sums
 
 
 def tokens_per_arrival(records: Sequence[RequestRecord]) -> float:

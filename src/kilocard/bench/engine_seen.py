@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
-from kilocard.bench.delivery import Delivery, in_flight, mean_in_flight
+from kilocard.bench.delivery import STEPS, Delivery, in_flight, mean_in_flight
 from kilocard.bench.document import EngineSeen, Series
 from kilocard.bench.point import EngineSample, Point
 from kilocard.core import statistics
-
-#: moments of the client's own curves
-STEPS = 60
 
 
 def engine_seen(point: Point) -> EngineSeen:
@@ -50,14 +46,12 @@ def series(point: Point, flow: Delivery) -> Series:
     window = point.ended_s - point.started_s
     edges = [point.started_s + window * step / STEPS for step in range(STEPS + 1)]
     spans = in_flight(point)
-    total = [0.0, *accumulate(flow.token_weight)]
-    upto = [total[bisect_right(flow.token_at_s, edge)] for edge in edges]
     samples = _within(point)
     first = next((sample.preemptions for sample in samples if sample.preemptions is not None), None)
     return Series(
         at_s=[round(edge - point.started_s, 3) for edge in edges[1:]],
         in_flight=[round(mean_in_flight(spans, a, b), 3) for a, b in pairwise(edges)],
-        output_tokens_per_s=[round((b - a) * STEPS / window, 3) for a, b in pairwise(upto)],
+        output_tokens_per_s=[round(tokens * STEPS / window, 3) for tokens in flow.steps],
         engine_at_s=[round(sample.at_s - point.started_s, 3) for sample in samples],
         running=[sample.running for sample in samples],
         waiting=[sample.waiting for sample in samples],

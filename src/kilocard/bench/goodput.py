@@ -7,9 +7,9 @@ from kilocard.bench.point import Point
 from kilocard.bench.record import CUT_OFF, RequestRecord
 
 
-def goodput(point: Point, slo: Slo) -> Goodput:
-    """Of the requests whose intended time lies in the window."""
-    verdicts = [good(record, slo, point.ended_s) for record in point.records]
+def goodput(point: Point, slo: Slo, seen_until: float) -> Goodput:
+    """Of the requests that count; those cut off had been waited for until `seen_until`."""
+    verdicts = [good(record, slo, seen_until) for record in point.records]
     met, undecided = verdicts.count(True), verdicts.count(None)
     decided = len(verdicts) - undecided
     return Goodput(

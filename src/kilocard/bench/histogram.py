@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 from kilocard.bench.document import Histogram
 
@@ -19,7 +20,7 @@ def histogram(values: Sequence[float]) -> Histogram | None:
     low = math.floor(PER_DECADE * math.log10(max(_LEAST_S, min(values))))
     high = max(low + 1, math.ceil(PER_DECADE * math.log10(max(_LEAST_S, max(values))) + 1e-9))
     bounds = [10 ** (step / PER_DECADE) for step in range(low, high + 1)]
-    counts = [0] * (len(bounds) - 1)
-    for value in values:
-        counts[min(len(counts) - 1, max(0, bisect_right(bounds, value) - 1))] += 1
+    ordered = sorted(values)
+    places = [0, *(bisect_left(ordered, bound) for bound in bounds[1:-1]), len(ordered)]
+    counts = [after - before for before, after in pairwise(places)]
     return Histogram(bounds=[float(f"{bound:.6g}") for bound in bounds], counts=counts)

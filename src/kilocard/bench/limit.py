@@ -35,8 +35,10 @@ class Limit:
     evidence: tuple[str, ...]
     #: what max-num-seqs should be, where the measurements say so
     best_max_num_seqs: int | None = None
-    #: max-num-seqs held requests back while throughput still grew with them
+    #: max-num-seqs held requests back
     raise_it: bool = False
+    #: and throughput was seen to grow up to there
+    growing: bool = False
 
 
 def find_limit(points: Sequence[PointResult], knee: Knee, max_num_seqs: int | None = None) -> Limit:
@@ -141,7 +143,7 @@ def _admission(loads: Sequence[Load], running: float, waiting: float, free: str,
         f"Throughput {verb} up to there: {got:,.0f} output tokens/s with {ran:.0f} running, {full:,.0f} then."
     )
     if growing:
-        return Limit("admission", tuple(evidence), raise_it=True)
+        return Limit("admission", tuple(evidence), raise_it=True, growing=True)
     return Limit("compute", tuple(evidence), best_max_num_seqs=slots)
 
 

@@ -43,8 +43,10 @@ def summarise(point: Point, slo: Slo | None = None) -> PointResult:
     counted = [record.output_tokens for record in whole if record.output_tokens is not None]
     flow = delivered(point)
     engine = engine_seen(point)
-    times, withheld = _times(whole, cut, point.ended_s)
-    gaps = [gap for record in whole for gap in record.gaps_s]
+    gaps = sorted(gap for record in whole for gap in record.gaps_s)
+    # what was cut off had been waited for until the last thing that was seen: an open loop drains past its window
+    seen_until = max([point.ended_s, *(record.last_s for record in records if record.last_s is not None)])
+    times, withheld = _times(whole, cut, gaps, seen_until)
     return PointResult(
         concurrency=point.concurrency,
         rate_per_s=point.rate_per_s,
@@ -71,7 +73,7 @@ def summarise(point: Point, slo: Slo | None = None) -> PointResult:
         in_flight_mean=mean_in_flight(in_flight(point), point.started_s, point.ended_s),
         **times,
         withheld=withheld,
-        goodput=goodput(point, slo) if slo is not None else None,
+        goodput=goodput(point, slo, seen_until) if slo is not None else None,
         saturation=saturation(point, flow.completions, engine),
         engine=engine,
         client=ClientSeen(
@@ -83,16 +85,16 @@ def summarise(point: Point, slo: Slo | None = None) -> PointResult:
 
 
 def _times(
-    whole: Sequence[RequestRecord], cut: Sequence[RequestRecord], ended_s: float
+    whole: Sequence[RequestRecord], cut: Sequence[RequestRecord], gaps: Sequence[float], seen_until: float
 ) -> tuple[dict[str, Spread | None], dict[str, str]]:
     """The four latencies by name, and what is withheld."""
-    waited = [ended_s - record.intended_s for record in cut]
+    waited = [seen_until - record.intended_s for record in cut]
     late_first = [wait for record, wait in zip(cut, waited, strict=True) if record.first_s is None]
     began = [record.ttft_s for record in (*whole, *cut) if record.ttft_s is not None]
     times = {
         "ttft_s": spread(began, late_first),
         "tpot_s": spread([record.tpot_s for record in whole if record.tpot_s is not None]),
-        "itl_s": spread([gap for record in whole for gap in record.gaps_s]),
+        "itl_s": spread(gaps),
         "e2e_s": spread([record.e2e_s for record in whole if record.e2e_s is not None], waited),
     }
     withheld: dict[str, str] = {}

@@ -118,7 +118,7 @@ def _section(title: str, drawn: Sequence[Chart], *, wide: bool = False) -> str:
 HEADS = (
     ("", ("requests", "failed", "per s")), ("output", ("tokens/s",)), ("in flight", ("mean",)),
     ("TTFT, ms", ("p50", "p95", "p99")), ("TPOT, ms", ("p50", "p95")), ("ITL, ms", ("p50", "p99")),
-    ("end to end, s", ("p50", "p95")), ("engine", ("running", "waiting", "KV", "preempted")),
+    ("end to end, s", ("p50", "p95")), ("engine", ("running", "waiting", "KV", "preempt")),
 )  # fmt: skip
 GOODPUT = ("good", ("per s", "share"))
 
@@ -134,9 +134,9 @@ def table(results: Results) -> str:
         knee = point.concurrency == results.knee.concurrency and point.rate_per_s == results.knee.rate_per_s
         cells = "".join(f"<td>{cell}</td>" for cell in _cells(point, results.slo is not None))
         if point.client.limited:
-            why = '<span class="bad">the load tester was the limit: these numbers are not the server\'s</span>'
+            why = '<span class="bad">the load tester was the limit</span>'
             cells = f"<td>{_cells(point, False)[0]}</td><td>{point.requests:,}</td><td>{point.errors:,}</td>"
-            cells += f'<td colspan="{columns - 2}">{why}</td>'
+            cells += f'<td class="not" colspan="{columns - 2}">{why}</td>'
         body.append(f"<tr{' class=knee' if knee and results.knee.reached else ''}>{cells}</tr>")
     notes = "~ of too few values (p99 of fewer than 100, p95 of fewer than 20); ≥ at least: requests that were cut off "
     notes += "may have taken longer; – not given (why is said above) or not seen; the bold rows are the knee."
