@@ -36,6 +36,9 @@ class Stub:
     #: words that are several tokens here
     long_words: frozenset[str] = frozenset()
     metrics: bytes | None = None
+    metrics_query: str = ""
+    #: all that was asked for, in order
+    targets: list[str] = field(default_factory=list)
     #: bodies of generation requests
     asked: list[dict[str, Any]] = field(default_factory=list)
     #: authorization headers that came
@@ -45,6 +48,7 @@ class Stub:
         return sum(3 if word in self.long_words else 1 for word in text.split())
 
     async def handle(self, request: Request, reply: Reply) -> Answer:
+        self.targets.append(request.target)
         given = request.headers.get("authorization", "")
         self.keys.add(given)
         if self.key is not None and given != f"Bearer {self.key}":
@@ -52,6 +56,8 @@ class Stub:
         if request.path == "/v1/models":
             data = [{"id": name, "object": "model", "owned_by": "stub"} for name in self.models]
             return Answer(self.list_status, JSON, json.dumps({"object": "list", "data": data}).encode())
+        if request.path == "/metrics" and request.query != self.metrics_query:
+            return _error(400, "model name is missing from the request")
         if request.path == "/metrics" and self.metrics is not None:
             return Answer(200, "text/plain", self.metrics)
         chat = request.path == "/v1/chat/completions"

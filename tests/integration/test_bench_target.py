@@ -163,6 +163,21 @@ def test_a_metrics_page_elsewhere_gets_no_key() -> None:
     assert there.keys == {""}
 
 
+def test_the_page_that_a_reader_empties_is_not_read_first() -> None:
+    """TensorRT-LLM: /metrics hands each record out once, to whoever asks first."""
+    stub = Stub(metrics=b"# TYPE x gauge\nvllm:num_requests_running 1\n")
+    found(stub)
+    assert stub.targets.index("/prometheus/metrics") < stub.targets.index("/metrics")
+
+
+def test_a_router_whose_metrics_page_wants_the_model() -> None:
+    stub = Stub(
+        models=("a b",), metrics=b"# TYPE x gauge\nllamacpp:requests_processing 1\n", metrics_query="model=a%20b"
+    )
+    server = found(stub)
+    assert [page.url.rpartition("/")[2] for page in server.pages] == ["metrics?model=a%20b"]
+
+
 def test_a_metrics_page_that_is_named_must_be_one() -> None:
     async def story(metrics: bytes | None) -> None:
         async with served(Stub(metrics=metrics)) as url:

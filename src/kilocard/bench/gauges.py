@@ -24,8 +24,9 @@ _GATEWAY = Dialect(
 #: the same page: requests that wait in the gateway wait as well
 _HELD = Dialect(waiting=(names.HELD_REQUESTS.name,))
 
-#: pages that are tried when none is named, and the dialects that each may speak
-PATHS = tuple(dict.fromkeys(page.path for page in PAGES))
+#: pages that are tried when none is named; /metrics last, since TensorRT-LLM's is a queue that reading empties
+PATHS = tuple(sorted({page.path for page in PAGES}, key=len, reverse=True))
+#: what a page may speak
 DIALECTS = (*(page.dialect for page in PAGES), _GATEWAY)
 
 

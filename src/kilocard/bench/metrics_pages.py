@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from kilocard.bench import gauges
 from kilocard.bench.gauges import Page
@@ -12,12 +13,13 @@ from kilocard.metrics.exposition_error import NotExposition
 from kilocard.net.target import parse_target
 
 
-async def find_pages(inquiry: Inquiry, urls: list[str]) -> tuple[list[Page], list[bytes]]:
+async def find_pages(inquiry: Inquiry, urls: list[str], model: str) -> tuple[list[Page], list[bytes]]:
     """Metrics pages that are understood, and their bodies. Those that were named must be there."""
     if urls:
         named = [await _named_page(inquiry, url) for url in urls]
         return [page for page, _ in named], [body for _, body in named]
-    for path in gauges.PATHS:
+    # llama.cpp's router wants to know of which model.
+    for path in (*gauges.PATHS, f"/metrics?model={quote(model, safe='')}"):
         response = await inquiry.page(inquiry.target.url + path)
         if response is None:
             continue

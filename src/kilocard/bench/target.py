@@ -85,7 +85,7 @@ async def look(
             notes.append(
                 "the server counts no tokens in streams (usage): lengths are known only where an answer is full"
             )
-        pages, bodies = await find_pages(inquiry, list(metrics_urls))
+        pages, bodies = await find_pages(inquiry, list(metrics_urls), name)
         engine = recognise(entry.get("owned_by"), headers, b"\n".join(bodies))
         said = await _facts(inquiry) if engine != GATEWAY else ServerFacts()
         if not pages:
