@@ -25,7 +25,7 @@ A100_7B = Profile(
     decode_seq_s=180e-6,
     kv_token_s=41e-9,
     kv_tokens=880_000,
-    max_num_seqs=256,
+    max_num_seqs=32,
     max_num_batched_tokens=2048,
     max_model_len=32_768,
     note=(
@@ -33,7 +33,8 @@ A100_7B = Profile(
         "one A100 80 GB. Prefill: 15.2 GFLOP a token at half of 312 TFLOP/s = 97 µs. KV: 57,344 bytes at 1.4 TB/s = "
         "41 ns a token. Weights alone take 15.2 GB / 1.4 TB/s = 11 ms a step; 22 ms fixed and 180 µs a sequence are "
         "set so that 32 streams of 500 tokens give about 1,100 tokens/s, the articles' 1,000 to 1,200 for such a "
-        "replica: 22 + 32 × 0.18 + 32 × 500 × 41e-6 ≈ 28.4 ms a step. Room: 80 GiB × 0.85 − 15.2 GB − 7 GB ≈ 50.8 GB."
+        "replica at the 32 slots that they run it with: 22 + 32 × 0.18 + 32 × 500 × 41e-6 ≈ 28.4 ms a step. Room: "
+        "80 GiB × 0.85 − 15.2 GB − 7 GB ≈ 50.8 GB."
     ),
 )
 
