@@ -17,7 +17,6 @@ from kilocard.perf.weights import GIB
 
 #: input tensors, block tables and other odds and ends (fitted)
 REST_GIB = 0.04
-ELEMENT = 2
 #: bytes of the encoder's peak for each token of an image when the tower is not known: 27 layers of 1,152, four patches
 UNKNOWN_TOWER_BYTES = 142_000
 
@@ -32,19 +31,20 @@ class Activation:
 
 def activation(architecture: Architecture, layout: Layout, resolved: Resolved, *, last: bool) -> Activation:
     """`last`: the stage that has the head and the sampler."""
-    tokens, hidden = resolved.max_num_batched_tokens, architecture.hidden
+    tokens, hidden, element = resolved.max_num_batched_tokens, architecture.hidden, resolved.weight_bytes
     layer = _layer_gib(architecture, layout, resolved)
     # between stages travel the hidden states and the residual
-    passing = 2 * tokens * hidden * ELEMENT / GIB if layout.pipeline > 1 else 0.0
+    passing = 2 * tokens * hidden * element / GIB if layout.pipeline > 1 else 0.0
     # what the encoder made of the images waits for the layers
-    waiting = tokens * hidden * ELEMENT / GIB if architecture.vision else 0.0
+    waiting = tokens * hidden * element / GIB if architecture.vision else 0.0
     words = f"one layer's forward pass over {tokens:,} tokens"
     peak = layer
     if last:
         sequences = min(resolved.max_num_seqs, tokens)
-        per_entry = defaults.at(defaults.SAMPLER_BYTES, resolved.version).value
+        # the head's own logits are in the model's type, and the constant is of 16-bit models
+        per_entry = defaults.at(defaults.SAMPLER_BYTES, resolved.version).value + (element - 2)
         sampler = per_entry * architecture.vocab * sequences / GIB + REST_GIB
-        sampler += tokens * hidden * ELEMENT / GIB + _expert_workspace_gib(architecture, layout, resolved)
+        sampler += tokens * hidden * element / GIB + _expert_workspace_gib(architecture, layout, resolved)
         if sampler > peak:
             peak = sampler
             words = f"the sampler: {per_entry:g} bytes × {architecture.vocab:,} vocabulary × {sequences:,} sequences"
@@ -67,7 +67,7 @@ def _layer_gib(architecture: Architecture, layout: Layout, resolved: Resolved) -
     shared = max((b.ffn.shared_intermediate for b in architecture.blocks if isinstance(b.ffn, Experts)), default=0)
     width = max(width, 3 * shared / layout.tensor)
     tokens = resolved.max_num_batched_tokens
-    return tokens * ELEMENT * (width + streams * architecture.hidden) / GIB
+    return tokens * resolved.weight_bytes * (width + streams * architecture.hidden) / GIB
 
 
 def _expert_workspace_gib(architecture: Architecture, layout: Layout, resolved: Resolved) -> float:
@@ -77,7 +77,7 @@ def _expert_workspace_gib(architecture: Architecture, layout: Layout, resolved: 
         return 0.0
     width = experts.intermediate / (1 if layout.expert > 1 else layout.tensor)
     hidden = experts.latent or architecture.hidden
-    return resolved.max_num_batched_tokens * experts.top_k * (2 * width + hidden) * ELEMENT / GIB
+    return resolved.max_num_batched_tokens * experts.top_k * (2 * width + hidden) * resolved.weight_bytes / GIB
 
 
 def _encoder_gib(architecture: Architecture, resolved: Resolved) -> float:

@@ -44,6 +44,8 @@ class Architecture:
     quantization: Quantization | None
     #: longest context that the model was made for, None when the config does not say
     max_length: int | None
+    #: width of the embeddings that every layer has of its own (Gemma 3n, Gemma 4 E4B), 0 without
+    per_layer_width: int = 0
     #: elements of the tables of sines and cosines that every GPU holds (Llama 4 Scout: 2.5 GiB of them)
     rotary_elements: int = 0
     #: parameters of the vision or audio tower and its projector, 0 for a text model

@@ -15,6 +15,7 @@ from typing import Any
 
 from kilocard.core.errors import UsageError
 from kilocard.perf.architecture import Architecture
+from kilocard.perf.parameters import ATTENTION
 from kilocard.perf.quantization import Quantization, quantization
 from kilocard.perf.read_config import read_architecture
 
@@ -103,10 +104,14 @@ def _found(entry: str, config: Mapping[str, Any], name: str, meaning: str | None
 
 
 def _weights(meaning: str, architecture: Architecture) -> Quantization | None:
-    """FP8 of a model that comes in FP8 is the maker's own kind (blocks), not another."""
+    """FP8 of a model that comes in FP8 is its maker's own kind (blocks); Llama 4's attention is left alone."""
     wanted = quantization(meaning)
     own = architecture.quantization
-    return own if own is not None and wanted is not None and own.method == wanted.method else wanted
+    if own is not None and wanted is not None and own.method == wanted.method:
+        return own
+    if wanted is not None and architecture.family.startswith("Llama4"):
+        return replace(wanted, kept=wanted.kept | {ATTENTION})
+    return wanted
 
 
 def _bare(name: str) -> str:

@@ -13,7 +13,9 @@ CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma3_text": {
         "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208,
         "sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072,
+        "rope_local_base_freq": 10000,
     },
+    "gemma3": {"rope_scaling": {"rope_type": "linear", "factor": 8.0}},
     "cohere2": {"sliding_window_pattern": 4, "sliding_window": 4096},
     "llama4_text": {"attention_chunk_size": 8192, "intermediate_size_mlp": 16384, "interleave_moe_layer_step": 1},
     "gpt2": {"vocab_size": 50257},
@@ -22,14 +24,16 @@ CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 #: the same by the name of the class, for flat entries, which have no model_type
 FAMILY_DEFAULTS = {
-    "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3_text", "Gemma3ForConditionalGeneration": "gemma3_text",
+    "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3_text", "Gemma3ForConditionalGeneration": "gemma3",
     "GemmaForCausalLM": "gemma", "Cohere2ForCausalLM": "cohere2", "Llama4ForConditionalGeneration": "llama4_text",
     "Llama4ForCausalLM": "llama4_text",
 }  # fmt: skip
 
 
 def class_defaults(model_type: str, family: str) -> Mapping[str, Any]:
-    return CLASS_DEFAULTS.get(model_type) or CLASS_DEFAULTS.get(FAMILY_DEFAULTS.get(family, ""), {})
+    known = CLASS_DEFAULTS.get(model_type) or CLASS_DEFAULTS.get(FAMILY_DEFAULTS.get(family, ""), {})
+    # the sizes of Gemma 3 that see images have the text model's defaults and a stretched rotation
+    return CLASS_DEFAULTS["gemma3_text"] | known if known is CLASS_DEFAULTS["gemma3"] else known
 
 
 class Fields:

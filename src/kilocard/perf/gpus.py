@@ -117,6 +117,7 @@ GPUS = (
     _data_center("MI325X", 255.98, 256, 6000, _half(1307, fp8=2615, int8=2615), 896, 64, 0, 2.50),
     _data_center("MI355X", 287.98, 288, 8000, _half(2500, fp8=5000, int8=5000, fp4=10000), 1075, 64, 0, 3.50),
     _data_center("MI250X", 63.98, 64, 1638, _half(191, int8=191), 400, 32, 0, 0.90),
+    _data_center("ArcProB70-32GB", 31.9, 32, 608, _half(183, int8=367), 0, 32, 0, 0.30),
     _desktop("RTX5090-32GB", 31.36, 32, 1792, _half(210, fp8=419, int8=419, fp4=838), 64, 120, 0.60),
     _desktop("RTX5080-16GB", 15.47, 16, 960, _half(113, fp8=225, int8=225, fp4=450), 64, 120, 0.30),
     _desktop("RTX5070Ti-16GB", 15.47, 16, 896, _half(88, fp8=176, int8=176, fp4=352), 64, 120, 0.25),
@@ -138,27 +139,30 @@ GPUS = (
 
 #: other names of the same thing, in the form that _key makes
 ALIASES = {
-    "h100": "H100-80GB", "h100sxm": "H100-80GB", "h100sxm5": "H100-80GB", "h10080gbhbm3": "H100-80GB",
-    "h100pcie": "H100-PCIe-80GB", "h100nvl": "H100-NVL-94GB", "h800": "H800-80GB", "h200": "H200-141GB",
-    "h200sxm": "H200-141GB", "h20": "H20-96GB", "gh200": "GH200-96GB", "b200sxm": "B200", "b200180gb": "B200",
-    "b200192gb": "B200", "b200183gb": "B200", "b300sxm": "B300", "a100": "A100-80GB", "a100sxm": "A100-80GB",
-    "a100sxm4": "A100-80GB", "a100sxm80gb": "A100-80GB", "a100sxm480gb": "A100-80GB", "a100sxm440gb": "A100-40GB",
-    "a100pcie": "A100-PCIe-80GB", "a100pcie40gb": "A100-40GB", "a100sxm40gb": "A100-40GB", "a800": "A800-80GB",
-    "a30": "A30-24GB", "a10": "A10-24GB", "a10g": "A10G-24GB", "a16": "A16-16GB", "a40": "A40-48GB",
-    "a6000": "A6000-48GB", "rtxa6000": "A6000-48GB", "rtxa600048gb": "A6000-48GB", "a5000": "A5000-24GB",
-    "rtxa5000": "A5000-24GB", "rtxa500024gb": "A5000-24GB", "rtxa4000": "A4000-16GB", "a4000": "A4000-16GB",
-    "l424gb": "L4", "l40": "L40-48GB", "l40s48gb": "L40S", "l20": "L20-48GB", "rtx6000ada": "RTX6000Ada-48GB",
-    "rtxpro6000": "RTXPRO6000-96GB", "rtxpro6000blackwell": "RTXPRO6000-96GB", "t4": "T4-16GB",
-    "v100": "V100-32GB", "p100": "P100-16GB", "mi300x192gb": "MI300X", "mi300": "MI300X", "mi325x256gb": "MI325X",
-    "rtx406008gb": "RTX4060", "rtx40608gb": "RTX4060", "gb10": "GB10-128GB", "dgxspark": "GB10-128GB",
-    "a10l4class": "A10-24GB", "80gbclass": "A100-80GB", "b200sxm180gb": "B200", "gb200192gb": "GB200",
-    "gb300288gb": "GB300",
+    "rtx5090d": "RTX5090-32GB", "h100": "H100-80GB", "h100sxm": "H100-80GB", "h100sxm5": "H100-80GB",
+    "h10080gbhbm3": "H100-80GB", "h100pcie": "H100-PCIe-80GB", "h100nvl": "H100-NVL-94GB", "h800": "H800-80GB",
+    "h200": "H200-141GB", "h200sxm": "H200-141GB", "h20": "H20-96GB", "gh200": "GH200-96GB", "b200sxm": "B200",
+    "b200180gb": "B200", "b200192gb": "B200", "b200183gb": "B200", "b300sxm": "B300", "a100": "A100-80GB",
+    "a100sxm": "A100-80GB", "a100sxm4": "A100-80GB", "a100sxm80gb": "A100-80GB", "a100sxm480gb": "A100-80GB",
+    "a100sxm440gb": "A100-40GB", "a100pcie": "A100-PCIe-80GB", "a100pcie40gb": "A100-40GB",
+    "a100sxm40gb": "A100-40GB", "a800": "A800-80GB", "a30": "A30-24GB", "a10": "A10-24GB", "a10g": "A10G-24GB",
+    "a16": "A16-16GB", "a40": "A40-48GB", "a6000": "A6000-48GB", "rtxa6000": "A6000-48GB",
+    "rtxa600048gb": "A6000-48GB", "a5000": "A5000-24GB", "rtxa5000": "A5000-24GB", "rtxa500024gb": "A5000-24GB",
+    "rtxa4000": "A4000-16GB", "a4000": "A4000-16GB", "l424gb": "L4", "l40": "L40-48GB", "l40s48gb": "L40S",
+    "l20": "L20-48GB", "rtx6000ada": "RTX6000Ada-48GB", "rtxpro6000": "RTXPRO6000-96GB",
+    "rtxpro6000blackwell": "RTXPRO6000-96GB", "t4": "T4-16GB", "v100": "V100-32GB", "p100": "P100-16GB",
+    "mi300x192gb": "MI300X", "mi300": "MI300X", "mi325x256gb": "MI325X", "rtx406008gb": "RTX4060",
+    "rtx40608gb": "RTX4060", "gb10": "GB10-128GB", "dgxspark": "GB10-128GB", "a10l4": "A10-24GB", "80gb": "A100-80GB",
+    "48gb": "A6000-48GB", "24gb": "RTX3090-24GB", "intelarcprob70": "ArcProB70-32GB", "b200sxm180gb": "B200",
+    "gb200192gb": "GB200", "gb300288gb": "GB300", "a10080gbpcie": "A100-PCIe-80GB", "a10040gbpcie": "A100-40GB",
+    "h10080gbpcie": "H100-PCIe-80GB", "h10080gbsxm": "H100-80GB", "a10080gbsxm": "A100-80GB",
+    "h200141gbhbm3e": "H200-141GB",
 }  # fmt: skip
 
 
 def _key(name: str) -> str:
     """Letters and digits alone; "80G" is "80GB"; what everybody leaves out is left out."""
-    key = re.sub(r"[^a-z0-9]", "", name.lower())
+    key = re.sub(r"\(.*\)|\bclass\b|[^a-z0-9]", "", name.lower())
     key = re.sub(r"^(nvidia|amdinstinct|amd|geforce|tesla)+", "", key)
     key = re.sub(r"(nvidia|geforce|tesla)", "", key)
     return key if key in ALIASES else re.sub(r"(\d{2})g(i?b)?$", r"\1gb", key)
@@ -174,7 +178,10 @@ _BY_KEY = {_key(each.name): each for each in GPUS}
 
 
 def gpu(name: str) -> Gpu:
-    """By name in any case and spelling ("A100-80G", "h100_sxm", "RTX 4090"). Raises UsageError with near names."""
+    """By name in any case and spelling ("A100-80G", "h100_sxm", "RTX 4090"); of several ("RTX 5070 Ti + RTX 5090") the
+    one with the least memory, which decides. Raises UsageError with near names."""
+    if "+" in name:
+        return min((gpu(each) for each in name.split("+")), key=lambda each: each.memory_gib)
     key = _key(name)
     if key in ALIASES:
         key = _key(ALIASES[key])

@@ -83,7 +83,7 @@ def layer_caches(mixer: Mixer, resolved: Resolved, tensor: int) -> Iterable[Laye
     """What one layer keeps: a cache, and the indexer's beside it where attention is sparse."""
     size, element = resolved.block_size, resolved.kv_bytes
     match mixer:
-        case Attention():
+        case Attention() if mixer.cached:
             heads = max(1, mixer.kv_heads // tensor)
             page = math.ceil(size * heads * (mixer.head_dim + mixer.value_dim) * element)
             yield LayerCache(mixer.kind, page, size, mixer.window)

@@ -25,6 +25,8 @@ class Attention:
     gated: bool = False
     #: keys are values too, one projection for both (global layers of Gemma 4)
     shared_kv: bool = False
+    #: False: the layer reads the cache of an earlier one and has none of its own (last layers of Gemma 3n, Gemma 4 E4B)
+    cached: bool = True
 
     @property
     def kind(self) -> str:

@@ -9,10 +9,8 @@ Then tokens by blocks (kv_cache.py). All figures are of one GPU unless their nam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from kilocard.core.errors import PlanError
 from kilocard.perf import engine_defaults as defaults
 from kilocard.perf import feasible
 from kilocard.perf.activation import Activation, activation
@@ -22,31 +20,11 @@ from kilocard.perf.kv_cache import CacheLayout, cache_layout
 from kilocard.perf.layout import Layout
 from kilocard.perf.other_engines import trtllm_outside_gib
 from kilocard.perf.setting import OF_FREE, PROFILED, EngineSetting, Resolved, resolve
-from kilocard.perf.weights import GIB, Weights, stage_blocks, weights
+from kilocard.perf.stage import Share, Stage, account
+from kilocard.perf.weights import GIB, stage_blocks, weights
 
 #: a context that is shorter than this is no answer to a question without max_model_len: refused like the engine does
 WORTH_STARTING = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A line of the account: GiB of one GPU."""
-
-    name: str
-    gib: float
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One GPU of one pipeline stage."""
-
-    weights: Weights
-    shares: tuple[Share, ...]
-    budget_gib: float
-    kv_gib: float
-    cache: CacheLayout
-    blocks: int
 
 
 @dataclass(frozen=True)
@@ -81,7 +59,6 @@ class Memory:
     rule_of_thumb_gib: tuple[float, float]
     warnings: tuple[str, ...] = ()
     assumed: tuple[tuple[str, str], ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def kv_gib_total(self) -> float:
@@ -97,21 +74,12 @@ class Memory:
         return account(self.stages[0], self.resolved)
 
 
-def account(stage: Stage, resolved: Resolved) -> str:
-    budget = round(stage.budget_gib, 2)
-    shown = [(share.name, round(share.gib, 2)) for share in stage.shares]
-    kv = budget - sum(gib for _, gib in shown)
-    terms = " + ".join(f"{name} {gib:.2f}" for name, gib in shown)
-    head = f"{resolved.total_gib:.2f} GiB × {resolved.utilization:g} = {budget:.2f}"
-    return f"{head} = {terms} + KV cache {kv:.2f} GiB a GPU"
-
-
 def memory(architecture: Architecture, gpu: Gpu, layout: Layout, setting: EngineSetting) -> Memory:
     """Raises PlanError with the reason when no engine could run this, UsageError for values that make no sense."""
     resolved = resolve(setting, architecture, gpu)
     feasible.check_layout(architecture, layout, resolved)
-    stages = tuple(_stage(architecture, gpu, layout, setting, resolved, i) for i in range(layout.pipeline))
-    feasible.check_room(stages, resolved, architecture, gpu)
+    stages = _stages(architecture, gpu, layout, setting, resolved)
+    feasible.check_room(stages, resolved, gpu, measured=setting.kv_gib is not None)
     narrow = min(stages, key=lambda stage: stage.blocks)
     in_flight = _in_flight(resolved, layout)
     length = resolved.max_model_len
@@ -160,6 +128,21 @@ def _shortened(resolved: Resolved, limit: int, length: int) -> tuple[tuple[str, 
     return (*others, ("max_model_len", f"{length} (the model's {limit} don't fit)"))
 
 
+def _stages(
+    architecture: Architecture, gpu: Gpu, layout: Layout, setting: EngineSetting, resolved: Resolved
+) -> tuple[Stage, ...]:
+    """A pinned cache is the first stage's, which logs state; the others differ from it as they are predicted to."""
+    found = [_stage(architecture, gpu, layout, setting, resolved, number) for number in range(layout.pipeline)]
+    if setting.kv_gib is not None:
+        shift = setting.kv_gib - found[0].kv_gib
+        found = [_with_cache(stage, stage.kv_gib + shift) for stage in found]
+    return tuple(found)
+
+
+def _with_cache(stage: Stage, kv_gib: float) -> Stage:
+    return replace(stage, kv_gib=kv_gib, blocks=stage.cache.blocks(max(0.0, kv_gib) * GIB))
+
+
 def _stage(
     architecture: Architecture, gpu: Gpu, layout: Layout, setting: EngineSetting, resolved: Resolved, number: int
 ) -> Stage:
@@ -168,10 +151,8 @@ def _stage(
     last = number == layout.pipeline - 1
     peak = activation(architecture, layout, resolved, last=last)
     shares, budget, kv_gib = _shares(architecture, gpu, layout, resolved, own_gib, peak)
-    if setting.kv_gib is not None:
-        kv_gib = setting.kv_gib
     cache = cache_layout(stage_blocks(architecture, layout.pipeline)[number], resolved, layout.tensor)
-    return Stage(own, shares, budget, kv_gib, cache, cache.blocks(max(0.0, kv_gib) * GIB))
+    return _with_cache(Stage(own, shares, budget, kv_gib, cache, 0), kv_gib)
 
 
 def _shares(
@@ -220,7 +201,7 @@ def _tokens(stage: Stage, resolved: Resolved, concurrency: float) -> int:
     if not groups:
         return 0
     states = any(group.cache.kind == "state" for group in groups)
-    if len(groups) > 1 and (states or resolved.version >= defaults.TOKENS_BY_CONCURRENCY_SINCE):
+    if states or resolved.version >= defaults.TOKENS_BY_CONCURRENCY_SINCE:
         return int(concurrency * resolved.max_model_len)
     return stage.blocks // len(groups) * stage.cache.block_size
 
@@ -231,6 +212,3 @@ def _rates(cache: CacheLayout, length: int, in_flight: int) -> tuple[float, floa
     per_token = sum(cache.block_bytes / group.cache.block_size for group in growing)
     fixed = sum(group.cache.blocks_held(length, in_flight) for group in cache.groups if group not in growing)
     return per_token, float(fixed * cache.block_bytes)
-
-
-__all__ = ["Memory", "PlanError", "Share", "Stage", "memory"]

@@ -84,6 +84,9 @@ def block_parts(block: Block, architecture: Architecture, split: Split) -> Itera
     if block.ffn is not None:
         yield from _ffn_parts(block.ffn, hidden, split)
         yield Part(NORM, hidden)
+    if architecture.per_layer_width:
+        yield Part(SMALL, 3 * hidden * architecture.per_layer_width)
+        yield Part(EMBEDDING, architecture.vocab * architecture.per_layer_width / split.tensor)
 
 
 def end_parts(architecture: Architecture, tensor: int, *, first: bool, last: bool) -> Iterator[Part]:

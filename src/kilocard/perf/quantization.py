@@ -174,7 +174,7 @@ _IGNORED = (
     (re.compile(r"shared_expert"), SHARED),
     (re.compile(r"linear_attn|mamba|mixer"), LINEAR),
     (re.compile(r"self_attn|attention"), ATTENTION),
-    (re.compile(r"mlp(?!.*experts)"), MLP),
+    (re.compile(r"mlp\\?\.\S*proj|mlp$"), MLP),
 )
 
 

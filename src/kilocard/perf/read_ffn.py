@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from kilocard.perf.config_fields import Fields
 from kilocard.perf.layers import Dense, Experts, FeedForward
+from kilocard.perf.read_mixers import layer_pattern
 
 #: families whose feed-forward network has two matrices, not three
-UNGATED = ("PhiFor", "GPT2", "GPTNeoX", "GPTJ", "OPT", "Bloom", "Falcon", "Starcoder2", "Nemotron", "GPTBigCode", "MPT")
+UNGATED = (
+    "PhiFor", "GPT2", "GPTNeoX", "GPTJ", "OPT", "Bloom", "FalconFor", "Starcoder2", "Nemotron", "GPTBigCode", "Mpt",
+    "Arcee", "Apertus", "CodeGen",
+)  # fmt: skip
 #: families where a layer with experts runs a dense network beside them
 DENSE_BESIDE = ("Gemma4",)
 
 
 def read_ffns(fields: Fields, hidden: int, layers: int) -> list[FeedForward | None]:
-    pattern = fields.raw("hybrid_override_pattern")
+    pattern = layer_pattern(fields)
     gated = not fields.is_family(*UNGATED)
     if fields.is_family("DeciLM"):
         return _by_block(fields, hidden, layers)
     experts = _experts(fields, gated=gated)
     if fields.is_family("NemotronH"):
-        if not isinstance(pattern, str):
+        if not pattern:
             return [None] * layers
         width = fields.size("intermediate_size")
         kinds: dict[str, FeedForward | None] = {"-": Dense(width, gated=False), "E": experts}
@@ -32,7 +36,9 @@ def read_ffns(fields: Fields, hidden: int, layers: int) -> list[FeedForward | No
 
 def _dense(fields: Fields, hidden: int, *, gated: bool) -> Dense:
     width = fields.optional("intermediate_size_mlp") if fields.is_family("Llama4") else None
-    width = width or fields.optional("intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim")
+    width = width or fields.optional(
+        "intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim", "shared_intermediate_size"
+    )
     if not width:
         if gated:
             width = fields.size("intermediate_size")
@@ -69,17 +75,26 @@ def _experts(fields: Fields, *, gated: bool) -> Experts | None:
 
 def _shared(fields: Fields, width: int) -> int:
     stated = fields.optional(
-        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"
+        "shared_expert_intermediate_size",
+        "moe_shared_expert_intermediate_size",
+        "share_expert_dim",
+        "shared_intermediate_size",
     )
     if stated is not None:
         return stated
     return (
-        fields.optional("n_shared_experts", "num_shared_experts") or (1 if fields.is_family("Llama4") else 0)
+        fields.optional("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+        or (1 if fields.is_family("Llama4") else 0)
     ) * width
 
 
 def _is_sparse(fields: Fields, layer: int) -> bool:
     """Whether this layer has experts."""
+    kinds = fields.sequence("mlp_layer_types")
+    if kinds is not None:
+        return layer < len(kinds) and kinds[layer] != "dense"
+    if layer > (fields.optional("moe_layer_end_index") or layer):
+        return False
     if layer < (fields.optional("first_k_dense_replace", "moe_layer_start_index") or 0):
         return False
     if layer in (fields.sequence("mlp_only_layers") or ()):
@@ -92,7 +107,13 @@ def _is_sparse(fields: Fields, layer: int) -> bool:
         return str(layer) in listed.split(",")
     if isinstance(listed, list) and listed:
         return layer in listed
-    step = fields.optional("decoder_sparse_step", "interleave_moe_layer_step", "moe_every_n_layers") or 1
+    maverick = fields.is_family("Llama4") and (fields.optional("num_local_experts", "num_experts") or 0) > 16
+    if maverick and "interleave_moe_layer_step" not in fields.config:
+        return layer % 2 == 1  # the larger Llama 4 has experts in every other layer, which its class does not know
+    step = (
+        fields.optional("decoder_sparse_step", "interleave_moe_layer_step", "moe_every_n_layers", "moe_layer_interval")
+        or 1
+    )
     return (layer + 1) % step == 0
 
 

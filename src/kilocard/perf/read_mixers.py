@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kilocard.perf.config_fields import Fields
 from kilocard.perf.layers import Attention, Compressed, Latent, Linear, Mamba, Mixer
 
@@ -11,14 +13,19 @@ PATTERN_MIXERS = "M*"
 SLIDING, CHUNKED, LINEAR = "sliding_attention", "chunked_attention", "linear_attention"
 
 
+#: families whose layers are made of what this page has no words for
+UNKNOWN = ("Jamba", "FalconH1", "Zamba", "Lfm2", "RecurrentGemma", "Rwkv")
+
+
 def read_mixers(fields: Fields, hidden: int) -> list[Mixer | None]:
-    pattern = fields.raw("hybrid_override_pattern")
-    if isinstance(pattern, str) and pattern:
+    if fields.is_family(*UNKNOWN):
+        fields.problems.append(
+            f"{fields.family}: its layers (short convolutions, Mamba 1, or two mixers side by side) are not modelled"
+        )
+        return [None]
+    pattern = layer_pattern(fields)
+    if pattern:
         return _by_pattern(fields, hidden, pattern)
-    if fields.sequence("layers_block_type") and fields.is_family("Nemotron"):
-        letters = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
-        listed = fields.sequence("layers_block_type") or ()
-        return _by_pattern(fields, hidden, "".join(letters.get(str(kind), "-") for kind in listed))
     if fields.is_family("NemotronH"):
         fields.problems.append("hybrid_override_pattern is missing: it says which layers are Mamba and which attention")
         return [None]
@@ -27,12 +34,28 @@ def read_mixers(fields: Fields, hidden: int) -> list[Mixer | None]:
         return _by_block(fields, hidden)
     if fields.is_family("DeepseekV4"):
         return _compressed(fields, layers)
+    if fields.optional("mamba_n_heads"):
+        return _with_mamba(fields, hidden, layers)
     if fields.optional("kv_lora_rank"):
         latent = _latent(fields)
         return _with_linear(fields, [latent] * layers, hidden)
     if fields.optional("linear_num_value_heads"):
         return _with_linear(fields, [_attention(fields, hidden, gated=True)] * layers, hidden)
-    return [_windowed(fields, hidden, kind) for kind in layer_kinds(fields, layers)]
+    own = layers - (fields.optional("num_kv_shared_layers") or 0)
+    mixers = [_windowed(fields, hidden, kind) for kind in layer_kinds(fields, layers)]
+    return [mixer if i < own else replace(mixer, cached=False) for i, mixer in enumerate(mixers)]
+
+
+def layer_pattern(fields: Fields) -> str:
+    """Nemotron-H's letters, one a layer; "" for other models."""
+    pattern = fields.raw("hybrid_override_pattern")
+    if isinstance(pattern, str) and pattern:
+        return pattern
+    listed = fields.sequence("layers_block_type")
+    if listed is None or not fields.is_family("NemotronH"):
+        return ""
+    letters = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "moe": "E"}
+    return "".join(letters.get(str(kind), "-") for kind in listed)
 
 
 def layer_kinds(fields: Fields, layers: int) -> list[str]:
@@ -83,12 +106,11 @@ def _window_everywhere(fields: Fields) -> bool:
 
 def _attention(fields: Fields, hidden: int, *, gated: bool = False) -> Attention:
     heads = fields.size("num_attention_heads", "n_head", "n_heads")
-    kv_heads = fields.optional("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
+    kv_heads = 1 if fields.flag("multi_query") and not fields.flag("new_decoder_architecture") else None
+    kv_heads = kv_heads or fields.optional("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
     inner = fields.mapping("attn_config")
     if kv_heads is None and inner is not None:
         kv_heads = int(inner.get("kv_n_heads") or heads)
-    if kv_heads is None and fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
-        kv_heads = 1
     head_dim = fields.optional("head_dim", "kv_channels", "attention_head_dim") or max(1, hidden // heads)
     return Attention(
         heads=heads,
@@ -103,44 +125,21 @@ def _attention(fields: Fields, hidden: int, *, gated: bool = False) -> Attention
 def _windowed(fields: Fields, hidden: int, kind: str) -> Attention:
     base = _attention(fields, hidden)
     if kind == CHUNKED:
-        return _replaced(base, window=fields.size("attention_chunk_size"), chunked=True)
+        return replace(base, window=fields.size("attention_chunk_size"), chunked=True)
     if kind != SLIDING:
         heads, head_dim = fields.optional("num_global_key_value_heads"), fields.optional("global_head_dim")
         if head_dim:  # Gemma 4: few wide heads in the global layers, whose keys are values too
             shared = fields.flag("attention_k_eq_v", heads is not None)
-            return _replaced(
-                base, kv_heads=heads or base.kv_heads, head_dim=head_dim, value_dim=head_dim, shared=shared
+            return replace(
+                base, kv_heads=heads or base.kv_heads, head_dim=head_dim, value_dim=head_dim, shared_kv=shared
             )
         return base
-    return _replaced(
+    return replace(
         base,
         window=fields.size("sliding_window", "sliding_window_size"),
         kv_heads=fields.optional("swa_num_key_value_heads") or base.kv_heads,
         head_dim=fields.optional("swa_head_dim") or base.head_dim,
         value_dim=fields.optional("swa_v_head_dim") or base.value_dim,
-    )
-
-
-def _replaced(
-    base: Attention,
-    *,
-    window: int | None = None,
-    chunked: bool = False,
-    kv_heads: int | None = None,
-    head_dim: int | None = None,
-    value_dim: int | None = None,
-    shared: bool = False,
-) -> Attention:
-    return Attention(
-        heads=base.heads,
-        kv_heads=kv_heads or base.kv_heads,
-        head_dim=head_dim or base.head_dim,
-        value_dim=value_dim or base.value_dim,
-        window=window,
-        chunked=chunked,
-        bias=base.bias,
-        gated=base.gated,
-        shared_kv=shared,
     )
 
 
@@ -167,6 +166,9 @@ def _with_linear(fields: Fields, softmax: list[Mixer | None], hidden: int) -> li
     if inner is not None:  # Kimi-Linear: heads of one size for q, k and v
         heads, dim = int(inner.get("num_heads", 32)), int(inner.get("head_dim", 128))
         mixer = Linear(heads, heads, dim, dim, int(inner.get("short_conv_kernel_size", 4)), delta=True)
+    elif fields.optional("linear_num_heads"):
+        heads, dim = fields.size("linear_num_heads"), fields.size("linear_head_dim")
+        mixer = Linear(heads, heads, dim, dim, fields.optional("linear_conv_kernel_dim") or 4, delta=True)
     elif fields.optional("linear_num_value_heads"):
         mixer = Linear(
             key_heads=fields.size("linear_num_key_heads"),
@@ -196,6 +198,24 @@ def _linear_layers(fields: Fields, layers: int) -> set[int]:
         interval = fields.optional("full_attention_interval") or (4 if fields.raw("linear_num_value_heads") else 0)
         kinds = [LINEAR if interval and (i + 1) % interval else "full_attention" for i in range(layers)]
     return {i for i, kind in enumerate(kinds) if kind == LINEAR}
+
+
+def _with_mamba(fields: Fields, hidden: int, layers: int) -> list[Mixer | None]:
+    """Bamba, Granite 4: Mamba-2 layers but for those that are named as attention."""
+    mamba = Mamba(
+        heads=fields.size("mamba_n_heads"),
+        head_dim=fields.size("mamba_d_head"),
+        state=fields.size("mamba_d_state"),
+        groups=fields.size("mamba_n_groups"),
+        conv_kernel=fields.optional("mamba_d_conv") or 4,
+        state_bytes=_state_bytes(fields, 2),
+    )
+    attention = _attention(fields, hidden)
+    kinds = fields.sequence("layer_types", "layers_block_type")
+    if kinds is None:
+        named = set(fields.sequence("attn_layer_indices") or ())
+        return [attention if i in named else mamba for i in range(layers)]
+    return [attention if "attention" in str(kind) and kind != LINEAR else mamba for kind in kinds[:layers]]
 
 
 def _by_pattern(fields: Fields, hidden: int, pattern: str) -> list[Mixer | None]:
@@ -240,8 +260,12 @@ def _compressed(fields: Fields, layers: int) -> list[Mixer | None]:
     """DeepSeek V4: a ratio of compression for each layer; 0 is the window alone."""
     listed = fields.sequence("compress_ratios")
     counts = fields.mapping("compress_ratio_counts")
+    kinds = fields.sequence("layer_types")
     if listed is not None:
         ratios = [int(each) for each in listed[:layers]]
+    elif kinds is not None:
+        by_kind = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+        ratios = [by_kind.get(str(kind), 0) for kind in kinds[:layers]]
     elif counts is not None:
         known = {str(ratio): int(count) for ratio, count in counts.items()}
         known["0"] = known.get("0", 0) - (sum(known.values()) - layers)  # the draft layer is listed too

@@ -21,10 +21,15 @@ def rotary_elements(fields: Fields, hidden: int) -> int:
     if isinstance(partial, float | int) and not isinstance(partial, bool) and 0 < partial <= 1:
         dim = int(dim * partial)
     scaling = fields.raw("rope_scaling", "rope_parameters")
-    factor = _stretch(scaling) if isinstance(scaling, Mapping) else 1.0
-    table = int(positions * factor) * dim
-    # Gemma 3 rotates in window layers with another base, unscaled
-    return table + (positions * dim if fields.raw("rope_local_base_freq") else 0)
+    if not isinstance(scaling, Mapping):
+        factors = [1.0]
+    elif any(isinstance(inner, Mapping) for inner in scaling.values()):  # one for each kind of layer
+        factors = [_stretch(inner) for inner in scaling.values() if isinstance(inner, Mapping)]
+    else:
+        factors = [_stretch(scaling)]
+    if fields.raw("rope_local_base_freq") and len(factors) == 1:
+        factors.append(1.0)  # Gemma 3 rotates in window layers with another base, unscaled
+    return sum(int(positions * factor) * dim for factor in factors)
 
 
 def _stretch(scaling: Mapping[str, Any]) -> float:

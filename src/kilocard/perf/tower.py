@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+#: of families whose flat entries say nothing of the tower that they have, in millions
+BY_FAMILY = {
+    "Gemma3ForConditional": 420, "Mistral3": 439, "KimiVL": 447, "KimiK25": 470, "Llama4ForConditional": 870,
+    "Qwen2_5_VL": 680, "Qwen2VL": 675, "Qwen3VLMoe": 560, "Qwen3VL": 500, "Qwen3_5": 455, "Gemma4ForConditional": 570,
+}  # fmt: skip
 
-def tower_parameters(config: Mapping[str, Any], hidden: int) -> int:
-    """0 for a text model. A flat entry states `tower_parameters` (from the checkpoint's size) itself."""
+
+def tower_parameters(config: Mapping[str, Any], hidden: int, family: str = "") -> int:
+    """0 for a text model. A flat entry may state `tower_parameters` (from the checkpoint's size) itself."""
     stated = config.get("tower_parameters")
     if isinstance(stated, int) and not isinstance(stated, bool):
         return stated
@@ -17,7 +23,11 @@ def tower_parameters(config: Mapping[str, Any], hidden: int) -> int:
         if isinstance(section, Mapping) and section:
             parameters += _encoder(section, hidden)
     thinker = config.get("thinker_config")
-    return parameters + (tower_parameters(thinker, hidden) if isinstance(thinker, Mapping) else 0)
+    if isinstance(thinker, Mapping):
+        parameters += tower_parameters(thinker, hidden)
+    if parameters or "text_config" in config:
+        return parameters
+    return next((size * 10**6 for start, size in BY_FAMILY.items() if family.startswith(start)), 0)
 
 
 def _first(section: Mapping[str, Any], *names: str) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kilocard.core.errors import PlanError, UsageError
@@ -176,8 +176,9 @@ def test_every_account_adds_up(utilization: float, tensor: int, seqs: int, versi
     assert sum(share.gib for share in stage.shares) + stage.kv_gib == pytest.approx(stage.budget_gib)
 
 
-@given(length=st.integers(1, 131_072), kv_gib=st.floats(0.5, 60))
-def test_the_longest_that_fits_fits_and_one_more_does_not(length: int, kv_gib: float) -> None:
+@settings(max_examples=30)
+@given(kv_gib=st.floats(0.5, 60))
+def test_the_longest_that_fits_fits_and_one_more_does_not(kv_gib: float) -> None:
     for config in (LLAMA_8B, GPT_OSS, GEMMA_4):
         asked = EngineSetting(kv_gib=kv_gib, max_model_len=64)
         found = memory(model(config), H100, Layout(), asked)
