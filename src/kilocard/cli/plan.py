@@ -118,6 +118,7 @@ def plan_command(
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"{name} {value:g}: must be above 0")
     measured = None if profile is None else read_profile(profile)
+    tunes = rate is not None or (concurrency is None and (input is not None or output is not None))
     demand = Demand(
         *lengths(input, output),
         rate_per_s=rate,
@@ -125,6 +126,8 @@ def plan_command(
         objective=Objective.of(slo_ttft, slo_tpot),
     )
     types = tuple(find_gpu(name.strip()) for each in gpu for name in each.split(",") if name.strip())
+    if not types:
+        raise UsageError("--gpu: name at least one, such as H100-80GB")
     machine = None if topology is None else read_topology(topology)
     question = Question(
         architecture=source.architecture,
@@ -153,11 +156,11 @@ def plan_command(
             rdma=rdma,
             topology=machine,
         ),
-        pins=Pins(tensor, pipeline, expert_parallel),
+        pins=_pins(tensor, pipeline, expert_parallel, tunes=tunes),
         sizing=_sizing(headroom, scaling_efficiency, measured),
         measured=measured,
         engine=engine,
-        tunes=rate is not None or (concurrency is None and (input is not None or output is not None)),
+        tunes=tunes,
         longest=longest(demand.input, demand.output, _chance(seed)),
     )
     _say(_with_layout(question), engine_model(model, source), _chance(seed), write=write, json=json)
@@ -191,6 +194,13 @@ def _sizing(headroom: float | None, efficiency: float, measured: Profile | None)
         if value is not None and not 0 < value <= 1:
             raise UsageError(f"{name} {value:g}: a share, above 0 and at most 1")
     return Sizing(usual if headroom is None else headroom, efficiency)
+
+
+def _pins(tensor: int | None, pipeline: int | None, expert: bool | None, *, tunes: bool) -> Pins:
+    """Without a load, one pinned degree means that the engine was started so: the others are its defaults."""
+    if tunes or (tensor is None and pipeline is None):
+        return Pins(tensor, pipeline, expert)
+    return Pins(tensor or 1, pipeline or 1, expert or False)
 
 
 def _with_layout(question: Question) -> Question:
