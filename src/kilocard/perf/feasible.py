@@ -97,9 +97,10 @@ def check_room(stages: Sequence[Stage], resolved: Resolved, gpu: Gpu, *, measure
     for number, stage in enumerate(stages):
         least = 0.0 if measured else ERROR_SHARE * resolved.total_gib
         if stage.kv_gib <= least or (stage.cache.groups and stage.blocks < 1):
+            how_much = "no room" if stage.kv_gib <= 0 else "less room than the estimate is sure of"
             where = f" on the GPUs of stage {number + 1}" if len(stages) > 1 else ""
             raise PlanError(
-                f"no room for the KV cache{where}: {account(stage, resolved)}. {_remedies(resolved, gpu)}",
+                f"{how_much} for the KV cache{where}: {account(stage, resolved)}. {_remedies(resolved, gpu)}",
                 code="no_room_for_kv",
             )
     outside = (1 - resolved.utilization) * resolved.total_gib
