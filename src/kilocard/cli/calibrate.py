@@ -55,6 +55,13 @@ def calibrate(
     max_model_len: Annotated[
         int | None, typer.Option(help=f"Tokens of one request at most. Default: {MAX_MODEL_LEN}.")
     ] = None,
+    even_limited: Annotated[
+        bool,
+        typer.Option(
+            "--even-limited",
+            help="Fit loads, too, at which the load tester was the limit. Look at the errors before you believe it.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Fit the speed of an engine to a bench run: the time of a step, by what is in it.
@@ -73,8 +80,8 @@ def calibrate(
         else:
             show_modelled(profile)
     else:
-        run = read_run(run_dir)
-        found = calibrated(run.measurements, base(run.results, told))
+        run = read_run(run_dir, even_limited=even_limited)
+        found = calibrated(run.measurements, base(run.results, told), run.alone)
         profile = found.profile
         out.write_text(page(found, run.results.about.started_at))
         if json:

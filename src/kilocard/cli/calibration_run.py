@@ -23,10 +23,14 @@ _EXACT = 0.5
 class Run:
     results: Results
     measurements: tuple[Measurement, ...]
+    #: requests sent one after the other, before the points: prompts of several lengths with nothing beside them
+    alone: tuple[Stream, ...] = ()
 
 
-def read_run(folder: Path) -> Run:
-    """Raises UsageError: files are missing, damaged, or hold nothing that can be used."""
+def read_run(folder: Path, *, even_limited: bool = False) -> Run:
+    """`even_limited`: loads at which the load tester was the limit are as good as others.
+
+    Raises UsageError: files are missing, damaged, or hold nothing that can be used."""
     try:
         results = results_json.load((folder / "results.json").read_bytes(), str(folder / "results.json"))
         path = folder / "requests.jsonl"
@@ -39,18 +43,19 @@ def read_run(folder: Path) -> Run:
     by_point: dict[int, list[Line]] = {place: [] for place in range(len(results.points))}
     for line in seen:
         if line.point == requests_log.ALONE:
-            continue  # no batch around it; the point with one in flight says the same of more requests
+            continue
         if line.point not in by_point:
             raise UsageError(f"{path}: a request of point {line.point}, which {folder / 'results.json'} does not have")
         by_point[line.point].append(line)
-    found = [_measurement(results.points[place], lines) for place, lines in by_point.items()]
+    found = [_measurement(results.points[place], lines, even_limited) for place, lines in by_point.items()]
     used = tuple(measurement for measurement in found if measurement is not None)
     if not used:
         raise UsageError(f"{folder}: no request of this run got an answer")
-    return Run(results, used)
+    alone = (stream(line.record) for line in seen if line.point == requests_log.ALONE)
+    return Run(results, used, tuple(each for each in alone if each is not None and each.exact))
 
 
-def _measurement(point: PointResult, lines: list[Line]) -> Measurement | None:
+def _measurement(point: PointResult, lines: list[Line], even_limited: bool) -> Measurement | None:
     """Streams in order of sending, the warm-up's first; None when there is none."""
     ordered = sorted(lines, key=lambda line: (not line.carried, line.record.sent_s))
     pairs = [(stream(line.record), line) for line in ordered]
@@ -67,12 +72,12 @@ def _measurement(point: PointResult, lines: list[Line]) -> Measurement | None:
         carried=sum(line.carried for _, line in kept),
         concurrency=point.concurrency,
         cut_off=point.cut_off > 0,
-        left_out=_left_out([found for found, _ in kept], point),
+        left_out=_left_out([found for found, _ in kept], point, even_limited),
     )
 
 
-def _left_out(streams: list[Stream], point: PointResult) -> str | None:
-    if point.client.limited:
+def _left_out(streams: list[Stream], point: PointResult, even_limited: bool) -> str | None:
+    if point.client.limited and not even_limited:
         return f"the load tester was the limit: {point.client.limited}"
     if point.engine.preemptions:
         return f"{point.engine.preemptions:.0f} preemptions: what was computed again can't be seen from outside"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -73,10 +75,12 @@ def point(slots: int, number: int = 0) -> Point:
     )
 
 
-def run_dir(folder: Path, points: list[Point], target: TargetSeen = TARGET) -> Path:
+def run_dir(
+    folder: Path, points: list[Point], target: TargetSeen = TARGET, alone: Sequence[RequestRecord] = ()
+) -> Path:
     document = results(points, target=target, about=About(started_at="2026-11-30T00:20:00Z"))
     (folder / "results.json").write_bytes(dump(document))
-    (folder / "requests.jsonl").write_bytes(b"".join(requests_log.write(points)))
+    (folder / "requests.jsonl").write_bytes(b"".join(requests_log.write(points, alone)))
     return folder
 
 
@@ -134,6 +138,18 @@ def test_a_point_with_preemptions_or_a_starved_client_is_shown_and_not_fitted(tm
     assert left_out[3].startswith("7 preemptions")
     assert left_out[4].endswith("no processor")
     assert all(each["modelled"]["output_tokens_per_s"] for each in document["points"])
+    document = json.loads(calibrate(tmp_path, "--out", tmp_path / "p.yaml", "--json", "--even-limited"))
+    assert [each["left_out"] is None for each in document["points"]] == [True, True, True, False, True]
+
+
+def test_requests_that_were_sent_alone_are_fitted_too(tmp_path: Path) -> None:
+    points = [point(slots) for slots in (1, 2)]
+    lengths = [Asked(tokens, 1) for tokens in (50, 100, 200, 400, 800, 1600) for _ in range(3)]
+    alone = [record(each, math.inf) for each in play(CPU_SMOL, lengths, concurrency=1)]
+    without = json.loads(calibrate(run_dir(tmp_path, points), "--out", tmp_path / "p.yaml", "--json"))
+    with_them = json.loads(calibrate(run_dir(tmp_path, points, alone=alone), "--out", tmp_path / "p.yaml", "--json"))
+    assert with_them["steps"] == without["steps"] + len(lengths)
+    assert with_them["profile"]["prefill_token_s"] == pytest.approx(CPU_SMOL.prefill_token_s, rel=0.01)
 
 
 def test_slots_are_those_that_were_full(tmp_path: Path) -> None:
