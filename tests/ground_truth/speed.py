@@ -23,6 +23,9 @@ from kilocard.perf.prior_numbers import PRIORS
 from kilocard.perf.priors import generation
 from kilocard.perf.profile import Profile
 
+#: with priors of their own
+ENGINES = tuple(PRIORS)
+
 
 @dataclass(frozen=True)
 class Checked:

@@ -121,7 +121,7 @@ def loss(rows: Sequence[Point], n: Numbers, *, steps_ahead: float) -> float:
     return total / sum(math.sqrt(size) for size in sizes.values())
 
 
-def search(start: Numbers, cost: Callable[[Numbers], float], rounds: int = 10) -> Numbers:
+def search(start: Numbers, cost: Callable[[Numbers], float], *, rounds: int = 10, quiet: bool = False) -> Numbers:
     best, value = dict(start), cost(start)
     width = dict.fromkeys(start, 0.25)
     for _ in range(rounds):
@@ -136,7 +136,8 @@ def search(start: Numbers, cost: Callable[[Numbers], float], rounds: int = 10) -
                     break
             else:
                 width[name] /= 2
-        print(f"{value:.4f}", {k: float(f"{v:.3g}") for k, v in best.items()}, file=sys.stderr)
+        if not quiet:
+            print(f"{value:.4f}", rounded(best), file=sys.stderr)
     return best
 
 

@@ -89,7 +89,7 @@ def modelled_profile(
         f"checked on {evidence.rows} rows of {generation(gpu)} GPUs and {kind} models: throughput off by "
         f"{evidence.median:.0%} at the median, {evidence.p90:.0%} at the 90th percentile"
         if evidence
-        else f"no {kind} model was ever measured on a {generation(gpu)} GPU; shares of other generations stand in"
+        else f"no curve of {kind} models on {generation(gpu)} GPUs is known; shares of other generations stand in"
     )
     doubt = "" if prior else f" No curve of {engine} is known; {FALLBACK_ENGINE}'s priors stand in."
     return Profile(

@@ -51,7 +51,7 @@ def test_a_profile_says_what_it_stands_on() -> None:
 
 def test_what_was_never_measured_has_a_wider_error_and_says_so() -> None:
     strange_card = modelled(SMALL, "L40S")
-    assert strange_card.error == 0.3 and "no dense model was ever measured on a ada GPU" in strange_card.note
+    assert strange_card.error == 0.3 and "no curve of dense models on ada GPUs is known" in strange_card.note
     strange_engine = modelled(SMALL, "H100", engine="llamacpp")
     assert strange_engine.error == 0.4 and "No curve of llamacpp is known" in strange_engine.note
 
@@ -96,7 +96,8 @@ def test_pipelines_share_out_the_work_but_read_all_weights() -> None:
     one, two = modelled(LLAMA, "H200", Layout(2)), modelled(LLAMA, "H200", Layout(2, pipeline=2))
     assert two.weights_s == pytest.approx(one.weights_s)
     assert two.kv_token_s == pytest.approx(one.kv_token_s / 2)
-    assert one.prefill_token_s / 2 < two.prefill_token_s < one.prefill_token_s
+    # two stages with two batches in flight: a third of the time idle
+    assert two.prefill_token_s == pytest.approx(one.prefill_token_s / 2 / (1 - 1 / 3), rel=0.05)
     assert operating_point(two, 1, 100, 100).tpot_s >= operating_point(one, 1, 100, 100).tpot_s
     assert capacity(two, 1000, 300).output_tokens_per_s > capacity(one, 1000, 300).output_tokens_per_s
 
