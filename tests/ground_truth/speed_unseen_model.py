@@ -29,7 +29,8 @@ def main() -> None:
             continue
         every += found
         print(
-            f"  {model:<42} {len(found):4} |     {spread(r.throughput for r in found)} | {spread(r.tpot for r in found)}",
+            f"  {model:<42} {len(found):4} |     {spread(r.throughput for r in found)} | "
+            f"{spread(r.tpot for r in found)}",
             flush=True,
         )
     print(f"  {'all':<42} {len(every):4} |     {spread(r.throughput for r in every)} | {spread(r.tpot for r in every)}")

@@ -125,9 +125,9 @@ def reason(point: Point) -> str | None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 def test_one_card(engine: str) -> None:
-    """With a profile fitted on every other point of a card, the rest within 5 % at the median. A third of the cards."""
+    """With a profile fitted on every other point of a card, the rest within 5 % at the median. Every tenth card."""
     found = []
-    for _, rows in sorted(one_card.cards(engine).items())[::3]:
+    for _, rows in sorted(one_card.cards(engine).items())[::10]:
         found += one_card.errors(rows)
     assert speed.spread(found).median < 0.05
-    assert len(found) > 30
+    assert len(found) > 10
