@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from kilocard.bench import failures
 from kilocard.bench.ask import Ask
 from kilocard.bench.client import Client
 from kilocard.bench.measuring import Drive, Driven, OnTick
@@ -15,6 +16,9 @@ from kilocard.core.errors import UsageError
 
 #: asks of sessions whose turn before is still running, held back in a closed loop while a slot looks for another one
 MOST_HELD = 1000
+#: a slot of a closed loop whose request failed is taken up again after so long: a server that refuses at once would
+#: otherwise be asked again thousands of times a second, and be measured at that
+REST_S = 0.1
 
 
 def drive_closed(
@@ -29,8 +33,8 @@ def drive_closed(
     """Keep `concurrency` requests in flight for `seconds`, or until `requests` have been sent and answered.
 
     `make_ask` is called when a slot is free and should take microseconds; None: there is no more. A later turn of a
-    session waits for the one before, and meanwhile its slot takes another ask; one that thinks holds no slot. What is
-    in flight when the time is over is cut off, and its records say so.
+    session waits for the one before, and meanwhile its slot takes another ask; one that thinks holds no slot. A slot
+    whose request failed rests for REST_S. What is in flight when the time is over is cut off, and its records say so.
     """
     if seconds is None and requests is None:
         raise UsageError("a closed loop needs an end: seconds or a number of requests")
@@ -116,7 +120,11 @@ class _Closed(Drive):
 
     def _ended(self, ask: Ask, record: RequestRecord) -> None:
         self._running -= 1
-        self._fill_soon(self.client.now() if record.done_s is None else record.done_s)
+        now = self.client.now()
+        if record.error in (None, failures.LEFT):
+            self._fill_soon(now if record.done_s is None else record.done_s)
+        else:
+            self.client.loop.at(now + REST_S, partial(self._fill, now + REST_S))
 
 
 class _Open(Drive):

@@ -22,7 +22,8 @@ class FakeClient:
 
     max_sockets = 100
 
-    def __init__(self, service_s: float = 1.0) -> None:
+    def __init__(self, service_s: float = 1.0, error: str | None = None) -> None:
+        self.error = error
         self.time = 100.0
         self.service_s = service_s
         self.timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -69,7 +70,7 @@ class FakeClient:
 
         self.running[number] = end
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        self.at(self.time + self.service_s, lambda: end(None))
+        self.at(self.time + self.service_s, lambda: end(self.error))
 
     def cut_off(self) -> None:
         for end in list(self.running.values()):
@@ -109,6 +110,11 @@ def test_a_closed_loop_ends_after_so_many_requests() -> None:
 def test_a_closed_loop_ends_when_there_is_no_more_to_ask() -> None:
     asks = iter([ask() for _ in range(5)])
     assert len(closed(FakeClient(), lambda: next(asks, None), 3, seconds=60.0).records) == 5
+
+
+def test_a_slot_that_was_refused_rests_before_it_asks_again() -> None:
+    driven = closed(FakeClient(service_s=0.001, error="refused: 429"), ask, 2, seconds=1.0)
+    assert 18 <= len(driven.records) <= 22
 
 
 def test_a_closed_loop_needs_an_end_and_enough_sockets() -> None:
