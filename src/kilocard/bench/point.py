@@ -31,12 +31,13 @@ class ClientHealth:
 
     #: of one core
     cpu_share: float = 0.0
-    #: the larger of the two below: how wrong the client may have made a time, 99th percentile
+    #: how wrong the client may have made a time, 99th percentile: the larger of lateness and blur
     lag_p99_s: float = 0.0
     #: how long after its time it acted (sends, timers), 99th percentile
     late_p99_s: float = 0.0
-    #: how far off a time of arrival may be, 99th percentile of all arrivals
-    blur_p99_s: float = 0.0
+    #: how far off a time of arrival may be, 99.9th percentile of all arrivals: a wrong time spoils two gaps, and a few
+    #: of them move the gaps' 99th percentile
+    blur_p999_s: float = 0.0
     #: of the time in which it wanted a processor, the share in which it had none
     starved_share: float = 0.0
     #: a reason in words when the client's numbers can't be trusted

@@ -76,16 +76,16 @@ class Watch:
             waited = delay - self._delay_s
         else:  # no schedstat: what neither slept nor ran was waiting
             waited = max(0.0, wall - (slept_s - self._slept_s) - cpu)
-        beat = percentile_99(self.beats, len(self.beats))
-        late = max(percentile_99(self.late, len(self.late)), beat)
-        blur = percentile_99(self.blur, self.arrivals)
-        if self.joined > 0.01 * self.arrivals:  # they may also have met while the client was waking up
-            blur = max(blur, beat)
+        beat = percentile(self.beats, len(self.beats), 0.99)
+        late = max(percentile(self.late, len(self.late), 0.99), beat)
+        blur, worst_blur = (percentile(self.blur, self.arrivals, share) for share in (0.99, 0.999))
+        if self.joined > 0.001 * self.arrivals:  # they may also have met while the client was waking up
+            worst_blur = max(worst_blur, beat)
         health = ClientHealth(
             cpu_share=cpu / wall,
             lag_p99_s=max(late, blur),
             late_p99_s=late,
-            blur_p99_s=blur,
+            blur_p999_s=worst_blur,
             starved_share=waited / (waited + cpu) if waited + cpu > 0 else 0.0,
         )
         health.limited = judge(health, self.unsent, *falsified(records, open_loop=open_loop))
@@ -102,7 +102,7 @@ def falsified(records: Sequence[RequestRecord], *, open_loop: bool) -> tuple[flo
 
 def judge(health: ClientHealth, unsent: int, time_s: float, gap_s: float) -> str | None:
     """Why these numbers can't be trusted, or None. The last two: see `falsified`."""
-    late, blur = health.late_p99_s, health.blur_p99_s
+    late, blur = health.late_p99_s, health.blur_p999_s
     if unsent:
         return f"{unsent} requests could not be sent: all of the client's sockets were in use"
     if health.cpu_share > MAX_CPU_SHARE:
@@ -115,7 +115,7 @@ def judge(health: ClientHealth, unsent: int, time_s: float, gap_s: float) -> str
     if late > max(FINE_S, MAX_SHARE * time_s):
         return f"the client acted {late * 1e3:.1f} ms late (p99): it has more to do than one core can"
     if blur > max(FINE_S, MAX_SHARE * gap_s):
-        return f"times of arrival are uncertain by {blur * 1e3:.1f} ms (p99): the client reads too slowly"
+        return f"times of arrival are uncertain by {blur * 1e3:.1f} ms (p99.9): the client reads too slowly"
     return None
 
 
@@ -123,10 +123,10 @@ def _median(values: list[float]) -> float:
     return statistics.median(values) if values else 0.0
 
 
-def percentile_99(values: Iterable[float], count: int) -> float:
+def percentile(values: Iterable[float], count: int, share: float) -> float:
     """Nearest rank among `count` values, of which those not given are 0."""
     ordered = sorted(values)
-    below = int(0.99 * count) - (count - len(ordered))
+    below = int(share * count) - (count - len(ordered))
     return ordered[min(below, len(ordered) - 1)] if ordered and below >= 0 else 0.0
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from kilocard.bench.point import ClientHealth
 from kilocard.bench.record import RequestRecord
-from kilocard.bench.watch import Watch, falsified, judge, percentile_99
+from kilocard.bench.watch import Watch, falsified, judge, percentile
 
-FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p99_s": 0.0, "starved_share": 0.05}
+FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p999_s": 0.0, "starved_share": 0.05}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p99_s": 0.
         ({"late_p99_s": 0.006}, 0, "acted 6.0 ms late"),
         ({"late_p99_s": 0.004, "starved_share": 0.4}, 0, "waited for a processor 40% of the time"),
         ({"late_p99_s": 0.0009, "starved_share": 0.9}, 0, None),  # it waited, and it did no harm
-        ({"blur_p99_s": 0.002}, 0, "uncertain by 2.0 ms"),
+        ({"blur_p999_s": 0.002}, 0, "uncertain by 2.0 ms"),
         ({}, 3, "3 requests could not be sent"),
     ],
 )
@@ -33,10 +33,11 @@ def test_what_limits_the_client(change: dict[str, Any], unsent: int, said: str |
 
 
 def test_percentile_of_few_values_among_many_zeros() -> None:
-    assert percentile_99([], 0) == 0.0
-    assert percentile_99([5.0], 1000) == 0.0
-    assert percentile_99([5.0, 7.0, 6.0], 200) == 6.0
-    assert percentile_99([3.0, 1.0, 2.0], 3) == 3.0
+    assert percentile([], 0, 0.99) == 0.0
+    assert percentile([5.0], 1000, 0.99) == 0.0
+    assert percentile([5.0, 7.0, 6.0], 200, 0.99) == 6.0
+    assert percentile([3.0, 1.0, 2.0], 3, 0.99) == 3.0
+    assert percentile([5.0, 7.0], 1000, 0.999) == 7.0
 
 
 def test_only_events_that_shared_a_read_are_blurred_with_kernel_stamps() -> None:
@@ -59,11 +60,11 @@ def test_events_that_met_while_the_client_woke_up_count_too() -> None:
     watch.beats.extend([0.004] * 100)
     for _ in range(10):
         watch.arrived(2, 0.0, 0.0)
-    assert watch.health(0.0, [], open_loop=True).blur_p99_s == 0.004
+    assert watch.health(0.0, [], open_loop=True).blur_p999_s == 0.004
     alone = Watch()
     alone.beats.extend([0.004] * 100)
     alone.arrived(1, 0.0, 0.0)
-    assert alone.health(0.0, [], open_loop=True).blur_p99_s == 0.0
+    assert alone.health(0.0, [], open_loop=True).blur_p999_s == 0.0
 
 
 def test_lateness_is_held_against_what_it_falsifies() -> None:
