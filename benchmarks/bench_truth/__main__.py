@@ -23,12 +23,12 @@ from benchmarks.bench_truth.measured import Measured
 from benchmarks.bench_truth.server import Engine, serving
 
 CACHE = Path.home() / ".cache" / "kilocard-benchmarks"
-#: name, Measured's field, how far tools may be apart (of the vllm bench serve figure)
+#: name, Measured's field, how far apart tools may be, judged with answers of one length, and of many
 COMPARED = (
-    ("output tok/s", "output_tokens_per_s", 0.03),
-    ("TTFT mean", "ttft_s", 0.05),
-    ("TPOT mean", "tpot_s", 0.05),
-    ("e2e mean", "e2e_s", 0.05),
+    ("output tok/s", "output_tokens_per_s", 0.03, True, False),
+    ("TTFT mean", "ttft_s", 0.05, False, True),
+    ("TPOT mean", "tpot_s", 0.05, True, True),
+    ("e2e mean", "e2e_s", 0.05, True, False),  # follows the lengths that were drawn
 )
 
 
@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--concurrency", default="1,4,8", help="with --max-num-seqs 8")
     parser.add_argument("--input", type=int, default=128)
     parser.add_argument("--output", type=int, default=64)
+    parser.add_argument("--spreads", default="0,0.5", help="of the answers' lengths, as shares")
     parser.add_argument("--waves", type=int, default=8, help="requests a point: so many times the concurrency")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--knees", help="instead: find the knee at these max-num-seqs, such as 4,8,16")
@@ -52,7 +53,7 @@ def main() -> int:
         if options.knees:
             return knees(engine, [int(part) for part in options.knees.split(",")], folder)
         if options.quick:
-            options.concurrency, options.repeats, options.waves = "4", 1, 3
+            options.concurrency, options.repeats, options.waves, options.spreads = "4", 1, 3, "0.5"
         return agreement(engine, options, folder)
 
 
@@ -69,14 +70,18 @@ def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
     with server as url:
         # prompts that the server has not seen in an earlier run either
         seed = secrets.randbelow(1_000_000_000)
+        spreads = [float(part) for part in options.spreads.split(",")]
+        sizes = [int(part) for part in options.concurrency.split(",")]
+        points = [(spread, size) for spread in spreads for size in sizes if not spread or size > 1]
         for repeat in range(options.repeats):
-            for concurrency in (int(part) for part in options.concurrency.split(",")):
+            for spread, concurrency in points:
                 # another order in each round: who comes first has the cooler processor
                 for name in chosen[repeat % len(chosen) :] + chosen[: repeat % len(chosen)]:
                     seed += 1
-                    load = Load(concurrency, options.input, options.output, concurrency * options.waves, seed)
+                    requests = concurrency * options.waves * (2 if spread else 1)  # chance has to even out
+                    load = Load(concurrency, options.input, options.output, spread, requests, seed)
                     measured.append((load, tools[name](url, load)))
-                    print(f"{concurrency:3} at once  {_line(measured[-1][1])}", file=sys.stderr)
+                    print(f"{_named(load)}  {_line(measured[-1][1])}", file=sys.stderr)
     if options.json:
         options.json.write_text(json.dumps([asdict(load) | asdict(each) for load, each in measured], indent=1))
     return print_table(measured)
@@ -85,24 +90,25 @@ def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
 def print_table(measured: list[tuple[Load, Measured]]) -> int:
     """Medians over the repeats, as Markdown. Exit code 1 where two tools are too far apart."""
     tools = list(dict.fromkeys(each.tool for _, each in measured))
-    print(f"| at once | what | {' | '.join(tools)} | apart |\n|---:|---|{'---:|' * (len(tools) + 1)}")
-    worst = 0
-    for concurrency in dict.fromkeys(load.concurrency for load, _ in measured):
-        for name, field, limit in COMPARED:
-            values = {
-                tool: [getattr(m, field) for load, m in measured if load.concurrency == concurrency and m.tool == tool]
-                for tool in tools
-            }
+    print(f"| load | what | {' | '.join(tools)} | apart |\n|---|---|{'---:|' * (len(tools) + 1)}")
+    failed = 0
+    for place in dict.fromkeys((load.spread, load.concurrency) for load, _ in measured):
+        here = [(load, each) for load, each in measured if (load.spread, load.concurrency) == place]
+        for name, field, limit, with_one, with_many in COMPARED:
+            values = {tool: [getattr(each, field) for _, each in here if each.tool == tool] for tool in tools}
             middle = {tool: statistics.median(each) for tool, each in values.items()}
             apart = max(middle.values()) / min(middle.values()) - 1
+            judged = with_many if place[0] else with_one or place[1] == 1
+            verdict = (f"≤ {limit:.0%}" if apart <= limit else f"**> {limit:.0%}**") if judged else "not judged"
+            failed |= judged and apart > limit
             cells = [f"{_shown(field, middle[tool])} ({_spread(values[tool]):.1%})" for tool in tools]
-            mark = "" if apart <= limit else f" > {limit:.0%}"
-            worst |= apart > limit
-            print(f"| {concurrency} | {name} | {' | '.join(cells)} | {apart:.1%}{mark} |")
-    lengths = {(each.tool, round(each.input_tokens, 1), round(each.output_tokens, 1)) for _, each in measured}
-    print("\ninput and output tokens a request, by each tool's own count:", sorted(lengths))
-    print("in brackets: how far the repeats of one tool are apart")
-    return worst
+            print(f"| {_named(here[0][0])} | {name} | {' | '.join(cells)} | {apart:.1%}, {verdict} |")
+    print("\nIn brackets: how far the repeats of one tool are apart. Tokens of a request, by each tool's own count:")
+    for tool in tools:
+        own = [each for _, each in measured if each.tool == tool]
+        counts = [statistics.fmean(getattr(each, name) for each in own) for name in ("input_tokens", "output_tokens")]
+        print(f"- {tool}: {counts[0]:.1f} in, {counts[1]:.1f} out")
+    return int(failed)
 
 
 def knees(engine: Engine, sizes: list[int], folder: Path) -> int:
@@ -119,8 +125,13 @@ def knees(engine: Engine, sizes: list[int], folder: Path) -> int:
     return wrong
 
 
+def _named(load: Load) -> str:
+    lengths = f"{load.shortest}–{load.longest}" if load.spread else f"{load.output}"
+    return f"{load.concurrency} at once, {lengths} tokens"
+
+
 def _line(each: Measured) -> str:
-    parts = [f"{name} {_shown(field, getattr(each, field))}" for name, field, _ in COMPARED]
+    parts = [f"{name} {_shown(field, getattr(each, field))}" for name, field, *_ in COMPARED]
     return f"{each.tool:17} {', '.join(parts)}"
 
 

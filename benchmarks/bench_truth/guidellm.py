@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,13 @@ def run(program: Path, engine: Engine, url: str, load: Load, folder: Path) -> Me
     argv += ["--tokenizer", f"kind=hf_auto,model={engine.model}", "--seed", f"kind=static,value={load.seed}"]
     argv += ["--profile", f"kind=concurrent,streams={load.concurrency}"]
     argv += ["--constraint", f"kind=max_requests,count={load.requests}"]
-    argv += ["--data", f"kind=synthetic_text,prompt_tokens={load.input},output_tokens={load.output}"]
+    data = f"kind=synthetic_text,prompt_tokens={load.input},output_tokens={load.output}"
+    if load.spread:
+        # it knows no uniform lengths: a normal distribution with the same deviation, cut at the same ends
+        deviation = round((load.longest - load.shortest) / math.sqrt(12))
+        data += f",output_tokens_stdev={deviation}"
+        data += f",output_tokens_min={load.shortest},output_tokens_max={load.longest}"
+    argv += ["--data", data]
     argv += ["--output", f"kind=json,path={out}"]
     done = ask(argv, {"HF_HUB_OFFLINE": "1"})
     if done.returncode != 0 or not out.exists():

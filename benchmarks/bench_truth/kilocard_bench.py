@@ -15,11 +15,15 @@ from benchmarks.bench_truth.server import ask
 def run(url: str, load: Load, folder: Path) -> Measured:
     argv = [sys.executable, "-m", "kilocard", "bench", url, "--endpoint", "completions", "--no-single"]
     argv += ["--sweep", str(load.concurrency), "--requests", str(load.requests), "--seed", str(load.seed)]
-    argv += ["--input", str(load.input), "--output", str(load.output), "--out", str(folder / "kilocard")]
+    output = f"{load.shortest}-{load.longest}" if load.spread else str(load.output)
+    argv += ["--input", str(load.input), "--output", output, "--out", str(folder / "kilocard")]
     done = ask(argv, {})
     results = folder / "kilocard" / "results.json"
     if not results.exists():
         raise SystemExit(f"kilocard bench: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    for line in done.stderr.splitlines():
+        if "limit" in line:
+            print(f"    {line}", file=sys.stderr)
     (point,) = json.loads(results.read_text())["points"]
     return Measured(
         "kilocard bench",

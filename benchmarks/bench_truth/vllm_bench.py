@@ -14,6 +14,7 @@ def run(engine: Engine, url: str, load: Load, folder: Path) -> Measured:
     argv = [str(engine.vllm), "bench", "serve", "--backend", "openai", "--endpoint", "/v1/completions"]
     argv += ["--base-url", url, "--model", NAME, "--tokenizer", str(engine.model), "--dataset-name", "random"]
     argv += ["--random-input-len", str(load.input), "--random-output-len", str(load.output), "--ignore-eos"]
+    argv += ["--random-range-ratio", json.dumps({"input": 0.0, "output": load.spread})]
     argv += ["--max-concurrency", str(load.concurrency), "--num-prompts", str(load.requests)]
     # as many warm-up requests as kilocard leaves out; its default is one
     argv += ["--num-warmups", str(load.concurrency), "--temperature", "0"]

@@ -64,6 +64,12 @@ def test_a_knee_between_two_powers_is_found_by_the_points_in_between() -> None:
     assert concurrencies(server(10)) == [1, 2, 4, 8, 16, 32, 12, 10]
 
 
+def test_doubling_is_over_once_it_has_looked_closer() -> None:
+    """Even if the judgement is another one with the points in between: they came after the end of the doubling."""
+    sweep = Doubling(is_past=lambda points: points[-1].concurrency == 16, knee=lambda points: 8)
+    assert concurrencies(sweep) == [1, 2, 4, 8, 16, 6, 7, 12]
+
+
 def test_no_knee_at_all_ends_at_the_most_that_was_allowed() -> None:
     assert concurrencies(server(1000, most=24)) == [1, 2, 4, 8, 16, 24, 20]
 
