@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,4 +65,19 @@ def ask(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProc
         if TOOL_CORE is not None:
             os.sched_setaffinity(0, {TOOL_CORE})
 
-    return subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env}, preexec_fn=before_exec)
+    process = subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+        preexec_fn=before_exec,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate()
+    finally:
+        # GuideLLM's workers outlive it when it is stopped
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
