@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cache
 
 import pytest
 from tests.simulated_points import QUICK, simulated_point
 
-from kilocard.bench import requests_log
+from kilocard.bench import blocks, requests_log
 from kilocard.bench.compare import Comparison, compare
 from kilocard.bench.document import About, ClientSeen, Results, TargetSeen
 from kilocard.bench.point import Point
 from kilocard.bench.requests_log import Line
 from kilocard.bench.results import results
+from kilocard.bench.summary import summarise
+from kilocard.core.confidence import difference
 
 TARGET = TargetSeen(url="http://a", model="m", engine_version="1")
 
@@ -97,3 +100,38 @@ def test_no_load_in_common() -> None:
     seen = compare(run(1)[0], other)
     assert seen.rows == [] and seen.verdict == "unknown"
     assert any(finding.severity == "error" for finding in seen.findings)
+
+
+def test_p_values_are_adjusted_for_the_number_of_rows() -> None:
+    """Holm: the smallest times the number of rows, the next times one fewer, and never less than the one before."""
+    a, b = run(1)[0], run(2, 1.02)[0]
+    raw = {}
+    for concurrency in (4, 12):
+        values = [[p.output_tokens_per_s for p in side.points if p.concurrency == concurrency] for side in (a, b)]
+        raw[concurrency] = difference(*values).p_value or 0.0
+    rows = compare(a, b).rows
+    seen = {row.concurrency: row.p_value or 0.0 for row in rows if row.metric == "output_tokens_per_s"}
+    smaller = min(raw, key=lambda concurrency: raw[concurrency])
+    assert all(seen[concurrency] >= raw[concurrency] for concurrency in raw)
+    assert seen[smaller] >= raw[smaller] * (len(rows) // 2)
+
+
+def test_blocks_are_longer_than_what_depends_on_each_other() -> None:
+    point = simulated_point(concurrency=4, window_s=9.0)  # answers of about 0.2 s
+    cut = blocks.cut(point.records, point.carried, point.started_s, 9.0)
+    assert cut is not None
+    assert 3 * 0.19 < cut.seconds < 3 * 0.25
+    assert sum(cut.tokens) / 9.0 == pytest.approx(summarise(point).output_tokens_per_s)
+    assert sum(map(len, cut.records)) == sum(record.error is None for record in point.records)
+    assert blocks.cut(point.records, point.carried, point.started_s, 4.0) is None, "too few of them"
+    assert blocks.cut([], [], 0.0, 9.0) is None
+
+
+def test_a_prefix_cache_that_helped_one_is_other_work() -> None:
+    a, b = copy.deepcopy(run(1)[0]), copy.deepcopy(run(2)[0])
+    for document, share in ((a, 0.0), (b, 0.4)):
+        for point in document.points:
+            point.engine.prefix_hit_share = share
+    seen = compare(a, b)
+    assert {row.verdict for row in seen.rows} == {"different work"}
+    assert any("prefix cache: 0% of the prompts' tokens" in finding.text for finding in seen.findings)
