@@ -21,7 +21,7 @@ def caveats(points: Sequence[PointResult]) -> list[Finding]:
         add(
             "error",
             f"The load tester was the limit at {places(limited)}: {limited[0].client.limited}. Those numbers are not "
-            "the server's and count for nothing here.",
+            "the server's.",
         )
     for name in dict.fromkeys(name for point in points for name in point.withheld):
         having = [point for point in points if name in point.withheld]

@@ -1,6 +1,7 @@
 """The points of a sweep in order of load, repeats side by side.
 
-Points at which the load tester was the limit are left out: they say nothing about the server.
+Points at which the load tester was the limit are left out, since they say nothing about the server. Only the knee takes
+them where there is nothing else, and says so.
 """
 
 from __future__ import annotations
@@ -50,17 +51,23 @@ class Load:
         return sum(point.errors for point in self.repeats) / asked if asked else 0.0
 
 
-def closed(points: Sequence[PointResult]) -> list[Load]:
-    return _by_load(points, lambda point: point.concurrency)
+def closed(points: Sequence[PointResult], *, doubtful: bool = False) -> list[Load]:
+    return _by_load(points, lambda point: point.concurrency, doubtful)
 
 
-def opened(points: Sequence[PointResult]) -> list[Load]:
-    return _by_load(points, lambda point: point.rate_per_s)
+def opened(points: Sequence[PointResult], *, doubtful: bool = False) -> list[Load]:
+    return _by_load(points, lambda point: point.rate_per_s, doubtful)
 
 
-def _by_load(points: Sequence[PointResult], load: Callable[[PointResult], float | None]) -> list[Load]:
+def _by_load(points: Sequence[PointResult], load: Callable[[PointResult], float | None], doubtful: bool) -> list[Load]:
+    """`doubtful`: a load at which the load tester limited every repeat stays in, with those."""
     groups: dict[float, list[PointResult]] = {}
     for point in points:
-        if (at := load(point)) is not None and not point.client.limited:
+        if (at := load(point)) is not None:
             groups.setdefault(at, []).append(point)
-    return [Load(at, tuple(groups[at])) for at in sorted(groups)]
+    loads = []
+    for at in sorted(groups):
+        trusted = [point for point in groups[at] if not point.client.limited]
+        if trusted or doubtful:
+            loads.append(Load(at, tuple(trusted or groups[at])))
+    return loads

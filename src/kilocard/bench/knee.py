@@ -17,6 +17,7 @@ import math
 import random
 from collections.abc import Sequence
 
+from kilocard.bench.caveats import places
 from kilocard.bench.curve import Load, closed, opened
 from kilocard.bench.document import Knee, PointResult
 
@@ -36,19 +37,17 @@ OPEN_METHOD = "the highest measured rate of which 97 % was answered within the w
 
 def find_knee(points: Sequence[PointResult]) -> Knee:
     """Of a sweep over concurrency or, if there is none, over rates."""
-    loads = closed(points)
-    if loads:
-        return _closed(loads)
-    loads = opened(points)
-    if loads:
-        return _opened(loads)
-    return Knee(reached=False, method="none", says=_no_curve(points))
-
-
-def _no_curve(points: Sequence[PointResult]) -> str:
-    if points and all(point.client.limited for point in points):
-        return "The load tester was the limit at every load: there is no curve."
-    return "Neither a concurrency nor a rate was swept: there is no curve."
+    if loads := closed(points, doubtful=True):
+        knee = _closed(loads)
+    elif loads := opened(points, doubtful=True):
+        knee = _opened(loads)
+    else:
+        says = "Neither a concurrency nor a rate was swept: there is no curve."
+        return Knee(reached=False, method="none", says=says)
+    doubtful = [point for load in loads for point in load.repeats if point.client.limited]
+    if doubtful:
+        knee.confidence = f"Doubtful: the load tester was the limit at {places(doubtful)}. {knee.confidence}"
+    return knee
 
 
 def bend(loads: Sequence[float], throughput: Sequence[float]) -> float | None:

@@ -96,11 +96,12 @@ def test_rates_stop_after_two_that_overload() -> None:
     assert "faster than they were answered" in str(stop_early(points))
 
 
-def test_a_point_at_which_the_load_tester_was_the_limit_counts_for_nothing() -> None:
+def test_a_run_that_the_load_tester_limited_counts_for_nothing_beside_one_that_it_did_not() -> None:
     points = [closed_point(c, got) for c, got in {1: 10.0, 2: 20.0, 4: 40.0, 8: 40.0, 16: 41.0}.items()]
     points.append(closed_point(4, 5.0, repeat=1))
     points[-1].client.limited = "it was late"
-    assert find_knee(points).concurrency == 4
-    for point in points:
-        point.client.limited = "it was late"
-    assert "at every load" in find_knee(points).says
+    knee = find_knee(points)
+    assert knee.concurrency == 4
+    assert "Doubtful" not in knee.confidence
+    points[3].client.limited = "it was late"
+    assert "Doubtful: the load tester was the limit at 8 in flight." in find_knee(points).confidence
