@@ -30,7 +30,10 @@ def _of_the_limit(limit: Limit, knee: Knee, loads: Sequence[Load]) -> list[str]:
     if limit.resource == "unknown":
         return ["Measure an address whose /metrics can be read, so that memory and compute can be told apart."]
     if limit.resource == "memory":
-        said = [f"Set max-num-seqs to {slots}: so many of these requests fit into the KV cache."] if slots else []
+        fits = "so many of these requests fit into the KV cache without preemption"
+        if not limit.fell:
+            fits += ", which steadies the latencies; throughput itself did not suffer"
+        said = [f"Set max-num-seqs to {slots}: {fits}."] if slots else []
         return [
             *said,
             "For more at once, make room for KV: a higher gpu-memory-utilization, an FP8 KV cache, a shorter "

@@ -23,6 +23,8 @@ from kilocard.bench.knee import WORTH
 
 #: share of the KV cache from which on it is full: the next request's blocks do not fit
 FULL = 0.95
+#: of the best throughput: less is a fall
+FELL = 0.95
 #: more than this share of refused requests is a door
 REFUSED = 0.02
 #: running requests count as pinned when two loads differ by no more
@@ -39,6 +41,8 @@ class Limit:
     raise_it: bool = False
     #: and throughput was seen to grow up to there
     growing: bool = False
+    #: a full KV cache cost throughput, and not only time in the queue
+    fell: bool = False
 
 
 def find_limit(points: Sequence[PointResult], knee: Knee, max_num_seqs: int | None = None) -> Limit:
@@ -100,7 +104,14 @@ def _memory(loads: Sequence[Load], past: Sequence[Load], preempted: float, kv: f
         low, high = before.most(lambda p: p.engine.kv_usage_max), after.most(lambda p: p.engine.kv_usage_max)
         if low is not None and high is not None and high >= FULL > low and high - low > 0.25:
             evidence.append(f"It went from {low:.0%} at {before.load:g} to {high:.0%} at {after.load:g}.")
-    return Limit("memory", tuple(evidence), best_max_num_seqs=_what_fits(loads))
+    best = max(loads, key=lambda load: load.tokens_per_s)
+    fell = past[-1].tokens_per_s < FELL * best.tokens_per_s
+    if fell:
+        evidence.append(
+            f"Throughput fell from {best.tokens_per_s:,.0f} output tokens/s at {best.load:g} to "
+            f"{past[-1].tokens_per_s:,.0f} at {past[-1].load:g}."
+        )
+    return Limit("memory", tuple(evidence), best_max_num_seqs=_what_fits(loads), fell=fell)
 
 
 def _what_fits(loads: Sequence[Load]) -> int | None:

@@ -53,6 +53,25 @@ def test_memory_that_fills_suddenly_is_told_with_the_two_loads() -> None:
     assert "It went from 40% at 8 to 100% at 16." in limit_of(points).evidence
 
 
+def test_a_fall_past_a_full_cache_is_told_and_its_absence_too() -> None:
+    def points(last: float) -> list[PointResult]:
+        full = EngineSeen(running_max=20, waiting_max=9, kv_usage_max=1.0, preemptions=50)
+        fits = EngineSeen(running_max=8, waiting_max=0, kv_usage_max=0.5, preemptions=0)
+        return [
+            closed_point(4, 400.0, engine=EngineSeen(running_max=4, waiting_max=0, kv_usage_max=0.25, preemptions=0)),
+            closed_point(8, 800.0, engine=fits),
+            closed_point(16, 900.0, engine=full),
+            closed_point(32, last, engine=full),
+        ]
+
+    fell = limit_of(points(600.0))
+    assert "Throughput fell from 900 output tokens/s at 16 to 600 at 32." in fell.evidence
+    assert fell.best_max_num_seqs == 15, "8 running took half of it, and 95 % may be used"
+    steady = limit_of(points(900.0))
+    assert not steady.fell
+    assert "throughput itself did not suffer" in advise(points(900.0), find_knee(points(900.0)), steady)[0]
+
+
 def test_flat_with_memory_to_spare_is_compute() -> None:
     points = sweep(replace(QUICK, decode_seq_s=0.004, max_num_seqs=256))
     limit = limit_of(points)
