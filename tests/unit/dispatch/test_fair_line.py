@@ -469,8 +469,8 @@ def test_two_that_always_wait_differ_by_one_request_at_most(outputs: list[int], 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    # 8 requests of 40 × MOST tokens cost 401 each (XL is 256 and more); XS has 16 times their share and costs 1 at least,
-    # so that 8 × 401 × 16 = 51,328 of those come first at most
+    # 8 requests of 40 × MOST tokens cost 401 each (XL is 256 and more); XS has 16 times their share and costs 1 at
+    # least, so that 8 × 401 × 16 = 51,328 of those come first at most
     held=st.lists(st.integers(0, 40 * MOST), max_size=7),
     before=st.integers(0, 7),
     mine=st.integers(0, 40 * MOST),
