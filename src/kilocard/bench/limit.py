@@ -134,9 +134,14 @@ def _pinned(loads: Sequence[Load], past: Sequence[Load], running: float, max_num
     """Did the number of running requests stand still while more were there?"""
     if max_num_seqs is not None:
         return running >= max_num_seqs
+    last = past[-1]
+    waiting = last.most(lambda p: p.engine.waiting_max) or 0.0
+    if last.repeats[0].concurrency is not None and running < 0.9 * last.load <= running + waiting:
+        return True  # all that did not run waited
     seen = [r for load in loads if (r := load.most(lambda p: p.engine.running_max)) is not None]
-    stands = len(seen) > 1 and seen[-1] <= PINNED * seen[-2]
-    return stands and (past[-1].repeats[0].concurrency is None or running < past[-1].load)
+    return (
+        len(seen) > 1 and seen[-1] <= PINNED * seen[-2] and (last.repeats[0].concurrency is None or running < last.load)
+    )
 
 
 def _admission(loads: Sequence[Load], running: float, waiting: float, free: str, max_num_seqs: int | None) -> Limit:

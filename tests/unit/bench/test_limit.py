@@ -34,6 +34,17 @@ def test_few_slots_and_free_memory_are_admission(told: int | None) -> None:
     assert "Raise max-num-seqs from 8 to 16" in advise(points, find_knee(points), limit)[0]
 
 
+def test_one_load_at_which_all_others_wait_is_enough() -> None:
+    """The smaller ones were limited by the load tester; nobody saw whether more slots would help, and it says so."""
+    waits = EngineSeen(running_max=8, waiting_max=24, kv_usage_max=0.1, preemptions=0)
+    points = [closed_point(2, 60.0), closed_point(8, 214.0), closed_point(32, 228.0, engine=waits)]
+    for point in points[:2]:
+        point.client.limited = "it was late"
+    limit = limit_of(points)
+    assert limit.resource == "admission"
+    assert "whether more would help is not seen" in advise(points, find_knee(points), limit)[0]
+
+
 def test_a_full_kv_cache_is_memory_and_the_slots_are_what_fits() -> None:
     """2,000 tokens; a request holds 64 to 124, on average about 89 with its last block."""
     points = sweep(replace(QUICK, kv_tokens=2000, max_num_seqs=256))
