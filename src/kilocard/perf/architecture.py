@@ -48,6 +48,8 @@ class Architecture:
     per_layer_width: int = 0
     #: elements of the tables of sines and cosines that every GPU holds (Llama 4 Scout: 2.5 GiB of them)
     rotary_elements: int = 0
+    #: elements of a learned embedding of positions (GPT-2, OPT), 0 without
+    position_elements: int = 0
     #: parameters of the vision or audio tower and its projector, 0 for a text model
     tower_parameters: int = 0
     #: bytes of all weights as the checkpoint stores them, 0 = not known

@@ -142,6 +142,7 @@ def warnings(
     stages: Sequence[Stage], resolved: Resolved, architecture: Architecture, gpu: Gpu, graphs_gib: float
 ) -> Iterator[str]:
     """Sentences for whoever starts it."""
+    yield from architecture.assumptions
     if resolved.budget != PROFILED:
         return
     outside = (1 - resolved.utilization) * resolved.total_gib

@@ -61,7 +61,7 @@ def total(architecture: Architecture) -> int:
     whole = Split()
     elements = sum(part.elements for block in architecture.blocks for part in block_parts(block, architecture, whole))
     ends = architecture.vocab * architecture.hidden * (1 if architecture.tied else 2) + architecture.hidden
-    return round(elements) + ends + architecture.tower_parameters
+    return round(elements) + ends + architecture.tower_parameters + architecture.position_elements
 
 
 def active(architecture: Architecture) -> int:
@@ -94,6 +94,8 @@ def end_parts(architecture: Architecture, tensor: int, *, first: bool, last: boo
     rows = padded_vocabulary(architecture.vocab) / tensor
     if first or (last and architecture.tied):
         yield Part(EMBEDDING, rows * architecture.hidden)
+    if first and architecture.position_elements:
+        yield Part(SMALL, architecture.position_elements)
     if last:
         yield Part(NORM, architecture.hidden)
         if not architecture.tied:

@@ -8,6 +8,7 @@ from typing import Any
 from kilocard.core.errors import SpecError
 from kilocard.perf.architecture import Architecture
 from kilocard.perf.config_fields import Fields, class_defaults
+from kilocard.perf.families import doubt, named
 from kilocard.perf.layers import Block
 from kilocard.perf.quantization import read_quantization
 from kilocard.perf.read_ffn import read_ffns
@@ -17,7 +18,12 @@ from kilocard.perf.tower import largest_image, tower_parameters
 
 #: where a multi-modal config keeps its language model
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
-TIED_BY_DEFAULT = ("Gemma", "Cohere", "OPT", "GPT2", "Bloom", "Falcon", "Starcoder2", "SmolLM3", "Lfm2")
+#: whose classes tie input and output embedding when the config does not say
+TIED_BY_DEFAULT = (
+    "Gemma", "Cohere", "OPT", "GPT2", "GPTBigCode", "Bloom", "FalconFor", "Starcoder2", "SmolLM3", "Lfm2", "Ernie4_5",
+    "MiniCPM3", "MPT", "Mpt", "VaultGemma", "PaliGemma", "GraniteSWA", "GraniteSpeech", "Qwen3ASR", "PaddleOCRVL",
+    "MambaFor", "Mamba2",
+)  # fmt: skip
 DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "half": "float16", "float": "float32"}
 
 
@@ -36,6 +42,9 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
         fields.problems.append(str(error))
         quantization = None
     image_tokens, image_token_bytes = largest_image(config, family)
+    doubted = doubt(family)
+    if doubted:
+        fields.assume(doubted)
     if fields.problems:
         where = f"{name}: " if name else ""
         raise SpecError("\n".join(where + problem for problem in dict.fromkeys(fields.problems)))
@@ -52,6 +61,7 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
         per_layer_width=fields.optional("hidden_size_per_layer_input") or 0,
         rotary_elements=rotary_elements(fields, hidden),
         tower_parameters=tower_parameters(config, hidden, family),
+        position_elements=_learned_positions(fields, hidden),
         image_tokens=image_tokens,
         image_token_bytes=image_token_bytes,
         draft_layers=fields.optional("num_nextn_predict_layers", "mtp_num_hidden_layers") or 0,
@@ -72,15 +82,21 @@ def _family(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
         listed = source.get("architectures")
         if isinstance(listed, list) and listed:
             return str(listed[0])
-    return str(config.get("architecture") or config.get("model_type") or "")
+    return str(config.get("architecture") or "") or named(str(text.get("model_type") or config.get("model_type") or ""))
 
 
 def _tied(config: Mapping[str, Any], text: Mapping[str, Any], family: str) -> bool:
-    for source in (text, config):
+    for source in (config, text):  # both may say it; the head belongs to the whole model, as vLLM reads it too
         stated = source.get("tie_word_embeddings")
         if isinstance(stated, bool):
             return stated
     return family.startswith(TIED_BY_DEFAULT)
+
+
+def _learned_positions(fields: Fields, hidden: int) -> int:
+    if not fields.is_family("GPT2", "GPTBigCode", "OPT"):
+        return 0
+    return ((fields.optional("max_position_embeddings", "n_positions") or 0) + 2 * fields.is_family("OPT")) * hidden
 
 
 def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kilocard.perf.config_fields import Fields
+from kilocard.perf.layer_kinds import layer_pattern
 from kilocard.perf.layers import Dense, Experts, FeedForward
-from kilocard.perf.read_mixers import layer_pattern
 
 #: families whose feed-forward network has two matrices, not three
 UNGATED = (
     "PhiFor", "GPT2", "GPTNeoX", "GPTJ", "OPT", "Bloom", "FalconFor", "Starcoder2", "Nemotron", "GPTBigCode", "Mpt",
-    "Arcee", "Apertus", "CodeGen",
+    "Arcee", "Apertus", "CodeGen", "Persimmon", "Fuyu", "Jais2",
 )  # fmt: skip
 #: families where a layer with experts runs a dense network beside them
 DENSE_BESIDE = ("Gemma4",)
@@ -27,6 +27,12 @@ def read_ffns(fields: Fields, hidden: int, layers: int) -> list[FeedForward | No
         width = fields.size("intermediate_size")
         kinds: dict[str, FeedForward | None] = {"-": Dense(width, gated=False), "E": experts}
         return [kinds.get(letter) for letter in pattern]
+    widths = fields.sequence("intermediate_size")
+    if widths is not None and experts is None:  # Gemma 3n may give every layer a width of its own
+        if len(widths) < layers or not all(isinstance(width, int) and width > 0 for width in widths):
+            fields.problems.append(f"intermediate_size: {layers} whole numbers were expected, one for each layer")
+            return [None] * layers
+        return [Dense(int(width), gated) for width in widths[:layers]]
     if experts is None:
         return [_dense(fields, hidden, gated=gated)] * layers
     sparse = [_is_sparse(fields, i) for i in range(layers)]
@@ -54,7 +60,9 @@ def _experts(fields: Fields, *, gated: bool) -> Experts | None:
     count = count or int(inner.get("moe_num_experts") or 0)
     if not count:
         return None
-    top_k = fields.optional("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_k")
+    top_k = fields.optional(
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_k", "moe_topk"
+    )
     top_k = top_k or int(inner.get("moe_top_k") or 0)
     if not top_k:
         top_k = 8
@@ -95,7 +103,7 @@ def _is_sparse(fields: Fields, layer: int) -> bool:
         return layer < len(kinds) and kinds[layer] != "dense"
     if layer > (fields.optional("moe_layer_end_index") or layer):
         return False
-    if layer < (fields.optional("first_k_dense_replace", "moe_layer_start_index") or 0):
+    if layer < (fields.optional("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers") or 0):
         return False
     if layer in (fields.sequence("mlp_only_layers") or ()):
         return False

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: of families whose flat entries say nothing of the tower that they have, in millions
+from kilocard.perf.projector import projector
+
+#: of families whose flat entries say nothing of the tower that they have, in millions; text-only classes of the same
+#: name have none, so what sees images is asked for by its class
 BY_FAMILY = {
-    "Gemma3ForConditional": 420, "Mistral3": 439, "KimiVL": 447, "KimiK25": 470, "Llama4ForConditional": 870,
-    "Qwen2_5_VL": 680, "Qwen2VL": 675, "Qwen3VLMoe": 560, "Qwen3VL": 500, "Qwen3_5": 455, "Gemma4ForConditional": 570,
+    "Gemma3ForConditional": 420, "Mistral3": 439, "KimiVL": 447, "KimiK25": 470, "Llama4ForConditional": 872,
+    "Qwen2_5_VL": 680, "Qwen2VL": 675, "Qwen3VLMoe": 567, "Qwen3VL": 567, "Qwen3_5ForConditional": 455,
+    "Qwen3_5MoeForConditional": 455, "Gemma3nForConditional": 980, "Gemma4ForConditional": 570,
+    "Phi4Multimodal": 870, "Phi4MM": 870,
 }  # fmt: skip
+#: what the classes of these encoders fill in when a config leaves the number of layers out
+CLASS_LAYERS = {"siglip": 12, "clip": 12, "pixtral": 24, "qwen2_vl": 32, "qwen2_5_vl": 32}
+SECTIONS = ("vision_config", "vision_tower_config", "vit_config", "audio_config", "audio_encoder_config")
 
 
 def tower_parameters(config: Mapping[str, Any], hidden: int, family: str = "") -> int:
@@ -18,19 +26,21 @@ def tower_parameters(config: Mapping[str, Any], hidden: int, family: str = "") -
     if isinstance(stated, int) and not isinstance(stated, bool):
         return stated
     parameters = 0
-    for key in ("vision_config", "vision_tower_config", "vit_config", "audio_config", "audio_encoder_config"):
+    for key in SECTIONS:
         section = config.get(key)
         if isinstance(section, Mapping) and section:
-            parameters += _encoder(section, hidden)
+            parameters += _encoder(section)
+            parameters += projector(config, section, _width(section), hidden) if parameters else 0
     thinker = config.get("thinker_config")
     if isinstance(thinker, Mapping):
         parameters += tower_parameters(thinker, hidden)
-    if parameters or "text_config" in config:
+    if parameters or ("text_config" in config and not any(config.get(key) for key in SECTIONS)):
         return parameters
     return next((size * 10**6 for start, size in BY_FAMILY.items() if family.startswith(start)), 0)
 
 
-def _first(section: Mapping[str, Any], *names: str) -> int:
+def first(section: Mapping[str, Any], *names: str) -> int:
+    """The first of these fields that is a whole number above 0; 0 when none is."""
     for name in names:
         value = section.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -38,18 +48,51 @@ def _first(section: Mapping[str, Any], *names: str) -> int:
     return 0
 
 
-def _encoder(section: Mapping[str, Any], hidden: int) -> int:
-    """A transformer encoder: four square matrices and a feed-forward network a layer, patches, and two projections."""
+def _width(section: Mapping[str, Any]) -> int:
     # Qwen2-VL calls its width embed_dim and keeps hidden_size for the language model's
-    width = _first(section, "embed_dim", "hidden_size", "vt_hidden_size", "d_model", "width", "n_embd")
-    layers = _first(section, "depth", "num_hidden_layers", "vt_num_hidden_layers", "encoder_layers", "layers")
-    inner = _first(section, "intermediate_size", "vt_intermediate_size", "encoder_ffn_dim")
+    return first(section, "embed_dim", "hidden_size", "vt_hidden_size", "d_model", "width", "n_embd")
+
+
+def _encoder(section: Mapping[str, Any]) -> int:
+    """A transformer encoder: projections of attention and a feed-forward network a layer, patches, positions."""
+    width = _width(section)
+    layers = first(section, "depth", "num_hidden_layers", "vt_num_hidden_layers", "encoder_layers", "layers")
+    kind = str(section.get("model_type") or "")
+    layers = layers or next((known for start, known in CLASS_LAYERS.items() if kind.startswith(start)), 0)
+    layers += first(section, "num_global_layers")  # Llama 3.2 Vision
+    inner = first(section, "intermediate_size", "vt_intermediate_size", "encoder_ffn_dim")
     inner = inner or int(width * float(section.get("mlp_ratio") or 4))
-    # Pixtral and Qwen2.5-VL have SwiGLU
-    matrices = 3 if str(section.get("hidden_act")) == "silu" or section.get("model_type") == "pixtral" else 2
-    merged = width * _first(section, "spatial_merge_size") ** 2 if _first(section, "spatial_merge_size") else width
-    projector = merged * hidden + hidden * hidden
-    return layers * (4 * width * width + matrices * width * inner) + projector
+    if kind.startswith("glm4"):  # its intermediate_size is the projector's
+        inner = first(section, "out_hidden_size") or inner
+    gated = str(section.get("hidden_act")) == "silu" or kind.startswith(("pixtral", "gemma4"))
+    heads = first(section, "num_attention_heads", "num_heads", "vt_num_attention_heads") or 1
+    shared = first(section, "num_key_value_heads") or heads
+    attention = 2 * width * width * (1 + shared / heads)
+    biases = 9 * width + inner
+    layer = attention + (3 if gated else 2) * width * inner + biases
+    return int(layers * layer) + _patches(section, width) + _positions(section, width)
+
+
+def _patches(section: Mapping[str, Any], width: int) -> int:
+    size = section.get("patch_size")
+    size = size[0] if isinstance(size, list) and size else size
+    if not isinstance(size, int):
+        return 0
+    return 3 * size * size * width * (first(section, "temporal_patch_size", "patch_temporal") or 1)
+
+
+def _positions(section: Mapping[str, Any], width: int) -> int:
+    """Learned ones; the towers that rotate have none."""
+    table = first(section, "position_embedding_size")
+    if table:  # Gemma 4: one table for rows, one for columns
+        return 2 * table * width
+    counted = first(section, "num_position_embeddings", "max_source_positions")
+    grid = first(section, "pos_emb_height") * first(section, "pos_emb_width")
+    size, patch = first(section, "image_size"), first(section, "patch_size")
+    learned = str(section.get("model_type") or "").startswith(("siglip", "clip", "internvl", "llama4", "mllama"))
+    if not counted and not grid and learned and size and patch:
+        counted = (size // patch) ** 2
+    return (counted or grid) * width
 
 
 #: families that take an image of any size: 16,384 tokens at most, four patches each
@@ -70,8 +113,8 @@ def largest_image(config: Mapping[str, Any], family: str) -> tuple[int, int]:
     section = config.get("vision_config")
     width, inner = TOWERS.get(family[:5], QWEN_2_TOWER)
     if isinstance(section, Mapping) and section:
-        width = _first(section, "embed_dim", "hidden_size") or width
+        width = first(section, "embed_dim", "hidden_size") or width
         inner = (3 if str(section.get("hidden_act")) == "silu" else 2) * (
-            _first(section, "intermediate_size") or inner // 3
+            first(section, "intermediate_size") or inner // 3
         )
     return 16384, 4 * (inner + 8 * width) * 2

@@ -165,7 +165,7 @@ def memory_section(memory: Memory) -> dict[str, Any]:
         ],
         "rule_of_thumb_gib": memory.rule_of_thumb_gib,
         "account": memory.account(),
-        "assumed": dict(memory.assumed),
+        "assumed": {name: value for name, value in memory.assumed if name != "model"},
         "warnings": memory.warnings,
     }
 
