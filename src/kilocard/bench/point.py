@@ -33,7 +33,8 @@ class ClientHealth:
     cpu_share: float = 0.0
     #: how wrong the client may have made a time, 99th percentile: the larger of lateness and blur
     lag_p99_s: float = 0.0
-    #: how long after its time it acted (sends, timers), 99th percentile
+    #: how long after its time it acted (sends, slots taken up): mean and 99th percentile
+    late_mean_s: float = 0.0
     late_p99_s: float = 0.0
     #: how far off a time of arrival may be, 99.9th percentile of all arrivals: a wrong time spoils two gaps, and a few
     #: of them move the gaps' 99th percentile

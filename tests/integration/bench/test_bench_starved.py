@@ -70,5 +70,5 @@ def test_a_client_starved_of_its_processor_says_so() -> None:
         health = measure(core, 19)
     assert "waited for a processor" in (health["limited"] or ""), health
     assert health["starved_share"] > 0.5
-    assert health["late_p99_s"] > 0.001
+    assert health["late_mean_s"] > 0.001 or health["blur_p999_s"] > 0.001
     assert health["requests"] > 0

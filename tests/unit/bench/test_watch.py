@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from kilocard.bench.point import ClientHealth
 from kilocard.bench.record import RequestRecord
-from kilocard.bench.watch import Watch, falsified, judge, percentile
+from kilocard.bench.watch import FINE_S, Falsified, Watch, falsified, judge, percentile
 
-FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p999_s": 0.0, "starved_share": 0.05}
+FINE: dict[str, Any] = {"cpu_share": 0.5, "late_mean_s": 0.0005, "blur_p999_s": 0.0, "starved_share": 0.05}
+BOUND = Falsified(mean_s=0.002, tail_s=0.02, blur_s=0.001)
 
 
 @pytest.mark.parametrize(
@@ -19,16 +21,18 @@ FINE: dict[str, Any] = {"cpu_share": 0.5, "late_p99_s": 0.0005, "blur_p999_s": 0
     [
         ({}, 0, None),
         ({"cpu_share": 0.95}, 0, "used 95% of its core"),
-        ({"late_p99_s": 0.004}, 0, None),  # of 0.1 s
-        ({"late_p99_s": 0.006}, 0, "acted 6.0 ms late"),
-        ({"late_p99_s": 0.004, "starved_share": 0.4}, 0, "waited for a processor 40% of the time"),
-        ({"late_p99_s": 0.0009, "starved_share": 0.9}, 0, None),  # it waited, and it did no harm
+        ({"late_mean_s": 0.0019}, 0, None),
+        ({"late_mean_s": 0.0021}, 0, "acted 2.1 ms late on average"),
+        ({"late_p99_s": 0.019}, 0, None),
+        ({"late_p99_s": 0.021}, 0, "21.0 ms at p99"),
+        ({"late_mean_s": 0.0021, "starved_share": 0.4}, 0, "waited for a processor 40% of the time"),
+        ({"late_p99_s": 0.019, "starved_share": 0.9}, 0, None),  # it waited, and it did no harm
         ({"blur_p999_s": 0.002}, 0, "uncertain by 2.0 ms"),
         ({}, 3, "3 requests could not be sent"),
     ],
 )
 def test_what_limits_the_client(change: dict[str, Any], unsent: int, said: str | None) -> None:
-    limited = judge(ClientHealth(**{**FINE, **change}), unsent, time_s=0.1, gap_s=0.02)
+    limited = judge(ClientHealth(**{**FINE, **change}), unsent, BOUND)
     assert limited is None if said is None else said in (limited or "")
 
 
@@ -69,9 +73,18 @@ def test_events_that_met_while_the_client_woke_up_count_too() -> None:
 
 def test_lateness_is_held_against_what_it_falsifies() -> None:
     """A late send stands in an open loop's TTFT; in a closed loop it only keeps a slot empty for a while."""
-    record = RequestRecord(0.0, 0.0, 1, 2, first_s=0.02, last_s=1.0, done_s=1.0, gaps_s=array("d", [0.98]))
-    assert falsified([record], open_loop=True) == (0.02, 0.98)
-    assert falsified([record], open_loop=False) == (1.0, 0.98)
-    late = ClientHealth(cpu_share=0.1, late_p99_s=0.003)
-    assert "3.0 ms late" in (judge(late, 0, 0.02, 0.98) or "")
-    assert judge(late, 0, 1.0, 0.98) is None
+    record = RequestRecord(0.0, 0.0, 1, 2, first_s=0.2, last_s=1.0, done_s=1.0, gaps_s=array("d", [0.8]))
+    assert falsified([record], open_loop=True) == pytest.approx((0.01, 0.02, 0.04))
+    assert falsified([record], open_loop=False) == pytest.approx((0.02, math.inf, 0.04))
+
+
+def test_no_bound_is_finer_than_a_millisecond() -> None:
+    assert falsified([], open_loop=True) == (FINE_S, FINE_S, FINE_S)
+
+
+def test_heartbeats_tell_where_nothing_was_sent() -> None:
+    watch = Watch()
+    watch.beats.extend([0.004] * 100)
+    assert watch.health(0.0, [], open_loop=True).late_mean_s == pytest.approx(0.004)
+    watch.late.append(0.0001)
+    assert watch.health(0.0, [], open_loop=True).late_mean_s == pytest.approx(0.0001)
