@@ -70,7 +70,7 @@ def test_bn_03_says_which_kind_came_first() -> None:
     assert first_kind([record()]) is None
 
 
-def test_bn_03_32_arrivals_of_6400_tokens_are_not_token_by_token() -> None:
+def test_bn_03_few_arrivals_of_6400_tokens_are_not_token_by_token() -> None:
     found = tokens_per_arrival([record(6400, arrivals=32)])
     assert found is not None
     assert (found.severity, found.numbers["tokens_per_arrival"]) == ("warning", 200.0)

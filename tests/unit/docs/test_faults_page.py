@@ -11,7 +11,7 @@ from markdown_pages import ROOT
 FAULTS = ROOT / "docs" / "faults-of-others.md"
 CASES = ROOT / "docs" / "cases.md"
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
-SHORT = {"gw/": "tests/integration/gateway/", "it/": "tests/integration/", "un/": "tests/unit/"}
+SHORT = {"gw/": "tests/integration/gateway/", "it/": "tests/integration/", "re/": "tests/real/", "un/": "tests/unit/"}
 NAMED = re.compile(r"`([\w./-]+\.py)::(\w+)`")
 
 
@@ -55,7 +55,7 @@ def cases_of(test: str) -> list[str]:
     found = []
     kind = ""
     for word in test.split("_")[1:]:
-        if word in {"gw", "lb", "mt", "as", "dp"}:
+        if word in {"gw", "lb", "mt", "as", "dp", "bn", "sz"}:
             kind = word
         elif kind and re.fullmatch(r"\d\d", word):
             found.append(f"{kind}-{word}")
