@@ -59,23 +59,33 @@ class CacheLayout:
         return low
 
 
-def cache_layout(blocks: Sequence[Block], resolved: Resolved, tensor: int) -> CacheLayout:
-    """Of the layers of one stage, on one GPU of a tensor-parallel group."""
+def cache_layout(blocks: Sequence[Block], resolved: Resolved, tensor: int, stage: range | None = None) -> CacheLayout:
+    """Of the layers of one stage (indices of `blocks`, None = all), on one GPU of a tensor-parallel group.
+
+    Groups are made of the whole model's layers; a stage holds of each what falls to it, and blocks are as wide as the
+    group that has most there.
+    """
+    stage = stage if stage is not None else range(len(blocks))
     mixers = [block.mixer for block in blocks if block.mixer is not None]
     if any(isinstance(mixer, Compressed) for mixer in mixers):
-        groups = packed_groups(compressed_caches([m for m in mixers if isinstance(m, Compressed)], resolved.block_size))
-        return CacheLayout(groups, max(group.bytes for group in groups), promoted=False)
-    caches = _aligned(
-        [cache for mixer in mixers for cache in layer_caches(mixer, resolved, tensor)], mixers, resolved, tensor
-    )
-    if not caches:
+        own = [m for m in (blocks[i].mixer for i in stage) if isinstance(m, Compressed)]
+        packed = packed_groups(compressed_caches(own, resolved.block_size))
+        return CacheLayout(packed, max(group.bytes for group in packed), promoted=False)
+    owned = [(i, cache) for i, b in enumerate(blocks) if b.mixer for cache in layer_caches(b.mixer, resolved, tensor)]
+    if not owned:
         return CacheLayout((), 0, promoted=False)
+    owners = [i for i, _ in owned]
+    caches = _aligned([cache for _, cache in owned], mixers, resolved, tensor)
     windows = any(cache.kind in {"window", "chunked"} for cache in caches)
     promoted = windows and _must_promote(caches, resolved)
     if promoted:
         page = max(cache.page_bytes for cache in caches)
         caches = [replace(cache, kind="full", window=None, page_bytes=page) for cache in caches]
-    groups = _grouped(caches)
+    groups = tuple(
+        CacheGroup(cache, len(here), sum(pages[place] for place in here))
+        for cache, members, pages in _grouped(caches)
+        for here in [[place for place in members if owners[place] in stage]]
+    )
     return CacheLayout(groups, max(group.bytes for group in groups), promoted)
 
 
@@ -147,22 +157,23 @@ def _must_promote(caches: Sequence[LayerCache], resolved: Resolved) -> bool:
     return mixed and resolved.version < defaults.MIXED_PAGES_SINCE
 
 
-def _grouped(caches: Sequence[LayerCache]) -> tuple[CacheGroup, ...]:
+def _grouped(caches: Sequence[LayerCache]) -> list[tuple[LayerCache, Sequence[int], Sequence[int]]]:
+    """Groups: what their layers keep, which caches belong to them, and the bytes of a page of every cache."""
     if len({(cache.kind, cache.window) for cache in caches}) == 1:
         # every layer holds the same tokens: one group, whatever the pages
-        return (CacheGroup(caches[0], len(caches), sum(cache.page_bytes for cache in caches)),)
+        return [(caches[0], range(len(caches)), [cache.page_bytes for cache in caches])]
     page = max(cache.page_bytes for cache in caches)
-    buckets: dict[LayerCache, int] = {}
-    for cache in caches:
-        unified = _with_page(cache, page)
-        buckets[unified] = buckets.get(unified, 0) + 1
-    fewest, most = min(buckets.values()), max(buckets.values())
+    buckets: dict[LayerCache, list[int]] = {}
+    for place, cache in enumerate(caches):
+        buckets.setdefault(_with_page(cache, page), []).append(place)
+    fewest, most = min(map(len, buckets.values())), max(map(len, buckets.values()))
     size = most if most < 1.5 * fewest else fewest
-    return tuple(
-        CacheGroup(cache, size, size * page)
-        for cache, layers in buckets.items()
-        for _ in range(math.ceil(layers / size))
-    )
+    groups: list[tuple[LayerCache, Sequence[int], Sequence[int]]] = []
+    for cache, places in buckets.items():
+        count = math.ceil(len(places) / size)
+        # every so-manieth, so that the stages of a pipeline have alike shares of each group
+        groups += [(cache, places[first::count], [page] * len(caches)) for first in range(count)]
+    return groups
 
 
 def _with_page(cache: LayerCache, page: int) -> LayerCache:

@@ -36,6 +36,7 @@ class CacheGroup:
     """Layers whose blocks are given out together."""
 
     cache: LayerCache
+    #: of this stage
     layers: int
-    #: bytes of a block: of all layers, padding ones too
+    #: of a block, for those layers
     bytes: int

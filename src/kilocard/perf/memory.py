@@ -21,7 +21,7 @@ from kilocard.perf.layout import Layout
 from kilocard.perf.other_engines import trtllm_outside_gib
 from kilocard.perf.setting import OF_FREE, PROFILED, EngineSetting, Resolved, resolve
 from kilocard.perf.stage import Share, Stage, account
-from kilocard.perf.weights import GIB, stage_blocks, weights
+from kilocard.perf.weights import GIB, stage_range, weights
 
 #: a context that is shorter than this is no answer to a question without max_model_len: refused like the engine does
 WORTH_STARTING = 4096
@@ -151,7 +151,9 @@ def _stage(
     last = number == layout.pipeline - 1
     peak = activation(architecture, layout, resolved, last=last)
     shares, budget, kv_gib = _shares(architecture, gpu, layout, resolved, own_gib, peak)
-    cache = cache_layout(stage_blocks(architecture, layout.pipeline)[number], resolved, layout.tensor)
+    cache = cache_layout(
+        architecture.blocks, resolved, layout.tensor, stage_range(architecture, layout.pipeline, number)
+    )
     return _with_cache(Stage(own, shares, budget, kv_gib, cache, 0), kv_gib)
 
 

@@ -43,6 +43,13 @@ def stage_blocks(architecture: Architecture, pipeline: int) -> list[tuple[Block,
     return stages
 
 
+def stage_range(architecture: Architecture, pipeline: int, stage: int) -> range:
+    """Indices of the layers of one stage."""
+    sizes = [len(blocks) for blocks in stage_blocks(architecture, pipeline)]
+    start = sum(sizes[:stage])
+    return range(start, start + sizes[stage])
+
+
 def weights(
     architecture: Architecture,
     layout: Layout,
