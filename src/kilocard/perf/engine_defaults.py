@@ -66,6 +66,8 @@ MIXED_PAGES_SINCE: Version = (0, 21)
 TOKENS_BY_CONCURRENCY_SINCE: Version = (0, 20)
 #: CUDA graphs are estimated and taken out of the budget
 GRAPHS_IN_BUDGET_SINCE: Version = (0, 21)
+#: an A100 of 80 GB gets the small defaults too, since large batches made it slower
+A100_SMALL_SINCE: Version = (0, 9)
 #: 16,384 tokens a step on GPUs of 160 GiB and more (8,192 on a B200 at 0.25)
 LARGEST_BATCHES_SINCE: Version = (0, 26)
 #: a checkpoint that says how its cache is to be stored is listened to
@@ -105,10 +107,10 @@ def at(rows: Sequence[Since], version: Version) -> Since:
 
 
 def max_num_seqs(version: Version, gpu: Gpu) -> int:
-    """Of `vllm serve`: by the memory of the GPU since 0.8.5 (an A100 counts as small)."""
+    """Of `vllm serve`: by the memory of the GPU since engine V1."""
     if version < (0, 8):
         return 256
-    return 1024 if _large(gpu) else 256
+    return 1024 if _large(version, gpu) else 256
 
 
 def max_num_batched_tokens(version: Version, gpu: Gpu, max_model_len: int) -> int:
@@ -119,11 +121,12 @@ def max_num_batched_tokens(version: Version, gpu: Gpu, max_model_len: int) -> in
         return max(max_model_len, 2048)
     if version >= LARGEST_BATCHES_SINCE and gpu.memory_gib >= 160:
         return 16384
-    return 8192 if _large(gpu) else 2048
+    return 8192 if _large(version, gpu) else 2048
 
 
-def _large(gpu: Gpu) -> bool:
-    return gpu.memory_gib >= 70 and not gpu.name.startswith("A100")
+def _large(version: Version, gpu: Gpu) -> bool:
+    small_by_name = gpu.name.startswith("A100") and version >= A100_SMALL_SINCE
+    return gpu.memory_gib >= 70 and not small_by_name
 
 
 def non_torch_gib(version: Version, gpu: Gpu, tensor: int, pipeline: int) -> float:

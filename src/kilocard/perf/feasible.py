@@ -145,6 +145,11 @@ def warnings(
     yield from architecture.assumptions
     if resolved.budget != PROFILED:
         return
+    if architecture.max_length and resolved.max_model_len > architecture.max_length:
+        yield (
+            f"max_model_len {resolved.max_model_len:,} is more than the {architecture.max_length:,} that the model was "
+            "made for: the engine refuses it unless the positions are stretched (rope scaling in --hf-overrides)"
+        )
     outside = (1 - resolved.utilization) * resolved.total_gib
     if resolved.version < defaults.GRAPHS_IN_BUDGET_SINCE and graphs_gib > outside:
         yield (

@@ -10,9 +10,9 @@ from kilocard.perf.architecture import Architecture
 from kilocard.perf.config_fields import Fields, class_defaults
 from kilocard.perf.families import doubt, named
 from kilocard.perf.layers import Block
-from kilocard.perf.quantization import read_quantization
 from kilocard.perf.read_ffn import read_ffns
 from kilocard.perf.read_mixers import read_mixers
+from kilocard.perf.read_quantization import read_quantization
 from kilocard.perf.rotary import rotary_elements
 from kilocard.perf.tower import largest_image, tower_parameters
 

@@ -117,7 +117,7 @@ def resolve(setting: EngineSetting, architecture: Architecture, gpu: Gpu) -> Res
     if dtype not in DTYPE_BYTES:
         raise UsageError(f"dtype {setting.dtype!r} is not known; known are auto, {', '.join(DTYPE_BYTES)}")
     weights = _quantization(setting.quantization, architecture)
-    kv_dtype = setting.kv_cache_dtype
+    kv_dtype = setting.kv_cache_dtype.lower()
     says = weights is not None and weights.kv_bits == 8 and version >= defaults.CHECKPOINT_KV_SINCE
     if says and kv_dtype in {"", "auto"}:
         kv_dtype = "fp8"
@@ -173,7 +173,7 @@ def _kv_bytes(dtype: str, weight_bytes: int) -> float:
         return 1
     if dtype not in KV_BYTES:
         raise UsageError(
-            f"kv_cache_dtype {dtype!r} is not known; known are auto, fp8, fp8_e4m3, fp8_e5m2, {', '.join(KV_BYTES)}"
+            f"kv_cache_dtype {dtype!r} is not known; known are fp8, fp8_e4m3, fp8_e5m2, {', '.join(KV_BYTES)}"
         )
     return KV_BYTES[dtype]
 

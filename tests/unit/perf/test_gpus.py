@@ -41,3 +41,15 @@ def test_arithmetic_falls_back_to_wider_operands() -> None:
     assert gpu("A100").tflops_at(8) == 624
     assert gpu("T4").tflops_at(16) == 65
     assert gpu("H100").tflops_at(4) == 1979
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("4090", "RTX4090-24GB"), ("4090-48G", "RTX4090-48GB"), ("RTX2080Ti", "RTX2080Ti-11GB"),
+        ("2080 Ti 22G", "RTX2080Ti-22GB"), ("GH200-480GB", "GH200-96GB"), ("Quadro RTX 8000", "RTX8000-48GB"),
+        ("MI250", "MI250X"), ("A2", "A2-16GB"),
+    ],
+)  # fmt: skip
+def test_cards_that_come_with_more_than_one_memory_are_told_apart(asked: str, found: str) -> None:
+    assert gpu(asked).name == found

@@ -279,3 +279,15 @@ def test_what_nobody_said_is_listed() -> None:
     assert assumed["max_num_seqs"] == "1024"
     assert dict(plan(LLAMA_8B, "A100-80GB", version="0.19.0").assumed)["max_num_seqs"] == "256"
     assert dict(plan(LLAMA_8B).assumed)["gpu_memory_utilization"] == "0.92"
+
+
+def test_an_a100_of_80_gb_has_the_large_defaults_before_0_9() -> None:
+    setting = EngineSetting(version="0.8.5", max_model_len=8192)
+    assert memory(model(LLAMA_8B), gpu("A100-80GB"), Layout(), setting).resolved.max_num_seqs == 1024
+    newer = memory(model(LLAMA_8B), gpu("A100-80GB"), Layout(), replace(setting, version="0.9.0"))
+    assert (newer.resolved.max_num_seqs, newer.resolved.max_num_batched_tokens) == (256, 2048)
+
+
+def test_a_length_beyond_the_model_s_is_answered_with_a_warning() -> None:
+    found = memory(model(LLAMA_8B), gpu("H100-80GB"), Layout(), EngineSetting(max_model_len=200_000))
+    assert any("the engine refuses it unless" in warning for warning in found.warnings)

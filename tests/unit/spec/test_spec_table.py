@@ -172,7 +172,7 @@ def test_the_schema_offers_the_engines_it_is_given() -> None:
 # --- the reference page -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(30)  # all pages, the plans among them: two seconds of processor time
+@pytest.mark.timeout(60)  # all pages, the plans among them: two seconds of processor time and more
 def test_generated_pages_are_up_to_date() -> None:
     """Fix: run scripts/generate-docs."""
     assert runpy.run_path(str(ROOT / "scripts" / "generate-docs"))["main"](["--check"]) == 0
