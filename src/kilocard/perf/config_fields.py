@@ -22,6 +22,21 @@ CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     "mistral": {"max_position_embeddings": 131072},
     "llama": {"max_position_embeddings": 2048},
 }  # fmt: skip
+#: what a language model inside another leaves out: LLaVA's names only what differs from its class
+NESTED_DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": {
+        "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "vocab_size": 32000,
+    },
+    "mistral": {
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "vocab_size": 32000,
+    },
+    "qwen2": {
+        "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 32, "vocab_size": 151936,
+    },
+}  # fmt: skip
 #: the same by the name of the class, for flat entries, which have no model_type
 FAMILY_DEFAULTS = {
     "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3_text", "Gemma3ForConditionalGeneration": "gemma3",
@@ -30,7 +45,10 @@ FAMILY_DEFAULTS = {
 }  # fmt: skip
 
 
-def class_defaults(model_type: str, family: str) -> Mapping[str, Any]:
+def class_defaults(model_type: str, family: str, *, nested: bool = False) -> Mapping[str, Any]:
+    """`nested`: of a language model inside a multi-modal one, whose config may be silent about sizes too."""
+    if nested and model_type in NESTED_DEFAULTS:
+        return CLASS_DEFAULTS.get(model_type, {}) | NESTED_DEFAULTS[model_type]
     known = CLASS_DEFAULTS.get(model_type) or CLASS_DEFAULTS.get(FAMILY_DEFAULTS.get(family, ""), {})
     # the sizes of Gemma 3 that see images have the text model's defaults and a stretched rotation
     return CLASS_DEFAULTS["gemma3_text"] | known if known is CLASS_DEFAULTS["gemma3"] else known

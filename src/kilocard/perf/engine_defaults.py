@@ -60,6 +60,8 @@ NON_TORCH = (
 
 #: the KV manager that gives window layers their own, smaller share of the blocks
 HYBRID_MANAGER_SINCE: Version = (0, 10)
+#: and that does so for chunks (Llama 4), off by default before because it was slower
+CHUNKED_HYBRID_SINCE: Version = (0, 12)
 #: and that can do so when layers differ in bytes a token (Gemma 4)
 MIXED_PAGES_SINCE: Version = (0, 21)
 #: "GPU KV cache size" is max_concurrency × max_model_len for every model

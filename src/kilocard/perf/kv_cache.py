@@ -153,6 +153,8 @@ def _aligned(caches: list[LayerCache], mixers: Sequence[Mixer], resolved: Resolv
 def _must_promote(caches: Sequence[LayerCache], resolved: Resolved) -> bool:
     if not resolved.hybrid_manager:
         return len({(cache.kind, cache.window) for cache in caches}) > 1
+    if any(cache.kind == "chunked" for cache in caches) and resolved.version < defaults.CHUNKED_HYBRID_SINCE:
+        return True
     mixed = len({cache.page_bytes for cache in caches}) > 1
     return mixed and resolved.version < defaults.MIXED_PAGES_SINCE
 

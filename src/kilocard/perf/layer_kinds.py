@@ -60,10 +60,10 @@ def spread(counts: dict[str, int]) -> list[str]:
 
 
 def _window_everywhere(fields: Fields) -> bool:
-    """Mistral 7B v0.1: every layer has the window. Qwen2 states a window and switches it off."""
+    """Mistral 7B v0.1, Phi-3 mini, StarCoder2: every layer has the window. Qwen2 states one and switches it off."""
     window, longest = fields.optional("sliding_window"), fields.optional("max_position_embeddings")
     if not window or not fields.flag("use_sliding_window", True):
         return False
-    if not fields.is_family("Mistral", "Mixtral"):
+    if not fields.is_family("Mistral", "Mixtral", "Phi3", "PhiMoE", "PhimoE", "Starcoder2"):
         return False
     return longest is None or window < longest

@@ -65,6 +65,9 @@ def overridden(fields: Fields, mixers: list[Attention]) -> list[Attention]:
                 value_dim=head_dim if "head_dim" in own else base.value_dim,
                 shared_kv=base.shared_kv or bool(fields.flag("attention_k_eq_v") and base.window is None),
             )
+    heads = fields.sequence("num_attention_heads_per_layer")
+    if heads is not None:  # Laguna: window layers have more
+        mixers = [replace(mixer, heads=int(own)) for mixer, own in zip(mixers, heads, strict=False)]
     return mixers
 
 

@@ -31,7 +31,8 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
     """Raises SpecError that lists every problem, one a line."""
     text = _text_config(config)
     family = _family(config, text)
-    fields = Fields(text, class_defaults(str(text.get("model_type") or config.get("model_type") or ""), family), family)
+    model_type = str(text.get("model_type") or config.get("model_type") or "")
+    fields = Fields(text, class_defaults(model_type, family, nested=text is not config), family)
     hidden = fields.size("hidden_size", "n_embd", "d_model", "dim")
     vocab = fields.size("vocab_size", "padded_vocab_size")
     mixers = read_mixers(fields, hidden)

@@ -113,8 +113,9 @@ def _compressed_tensors(found: Mapping[str, Any]) -> Quantization:
 
 
 def _only_experts(group: Mapping[str, Any]) -> bool:
-    targets = group.get("targets") or []
-    return bool(targets) and all("expert" in str(target) and "shared" not in str(target) for target in targets)
+    """Or of all feed-forward networks, which are experts for the most part where there are groups for parts."""
+    targets = [str(target) for target in group.get("targets") or []]
+    return bool(targets) and all(re.search(r"expert|ffn|mlp", each) and "shared" not in each for each in targets)
 
 
 def _group(each: Mapping[str, Any]) -> Quantization:

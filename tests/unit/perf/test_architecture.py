@@ -109,3 +109,34 @@ def test_every_problem_is_reported_at_once() -> None:
     lines = str(caught.value).splitlines()
     assert len(lines) == 3 and all(line.startswith("x: ") for line in lines)
     assert "hidden_size" in lines[0] and "vocab_size" in lines[1] and "-3" in lines[2]
+
+
+@pytest.mark.parametrize("family", ["Phi3ForCausalLM", "Starcoder2ForCausalLM", "MixtralForCausalLM"])
+def test_others_use_their_window_everywhere_too(family: str) -> None:
+    config = LLAMA_8B | {"architectures": [family], "sliding_window": 4096}
+    assert [group.kind for group in read_architecture(config).layer_groups] == ["window"]
+    longer = config | {"sliding_window": 262144}  # never reached
+    assert [group.kind for group in read_architecture(longer).layer_groups] == ["full"]
+
+
+def test_a_language_model_inside_another_may_leave_out_what_its_class_knows() -> None:
+    """LLaVA 1.5 says of its language model that it is a LLaMA with a vocabulary of 32,064."""
+    config = {
+        "architectures": ["LlavaForConditionalGeneration"], "model_type": "llava", "tie_word_embeddings": False,
+        "text_config": {"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096},
+        "vision_config": {
+            "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "image_size": 336,
+            "num_hidden_layers": 24, "num_attention_heads": 16, "patch_size": 14,
+        },
+    }  # fmt: skip
+    assert read_architecture(config).parameters == pytest.approx(7_063_427_072, rel=1e-4)
+    with pytest.raises(SpecError, match="hidden_size"):
+        read_architecture({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32064})
+
+
+def test_heads_may_differ_from_layer_to_layer() -> None:
+    config = LLAMA_8B | {"architectures": ["LagunaForCausalLM"], "num_attention_heads_per_layer": [32, 64] * 16}
+    heads = [
+        group.mixer.heads for group in read_architecture(config).layer_groups if isinstance(group.mixer, Attention)
+    ]
+    assert heads == [32, 64]

@@ -291,3 +291,16 @@ def test_an_a100_of_80_gb_has_the_large_defaults_before_0_9() -> None:
 def test_a_length_beyond_the_model_s_is_answered_with_a_warning() -> None:
     found = memory(model(LLAMA_8B), gpu("H100-80GB"), Layout(), EngineSetting(max_model_len=200_000))
     assert any("the engine refuses it unless" in warning for warning in found.warnings)
+
+
+def test_chunks_hold_the_whole_context_before_0_12() -> None:
+    """Llama 4's hybrid cache was off by default from 0.10 to 0.11, because it was slower."""
+    config = LLAMA_8B | {
+        "architectures": ["Llama4ForCausalLM"], "num_local_experts": 2, "attention_chunk_size": 8192,
+        "layer_types": (["chunked_attention"] * 3 + ["full_attention"]) * 8,
+    }  # fmt: skip
+    setting = EngineSetting(version="0.11.0", max_model_len=100_000, max_num_seqs=64)
+    older = memory(model(config), gpu("H200-141GB"), Layout(), setting)
+    newer = memory(model(config), gpu("H200-141GB"), Layout(), replace(setting, version="0.12.0"))
+    assert len(older.stages[0].cache.groups) == 1 and len(newer.stages[0].cache.groups) == 4
+    assert newer.max_concurrency > 2 * older.max_concurrency
