@@ -15,6 +15,7 @@ from kilocard.core.errors import SpecError, UsageError
 from kilocard.perf.architecture import Architecture
 from kilocard.perf.catalogue import find
 from kilocard.perf.read_config import read_architecture
+from kilocard.perf.shape_entry import completed
 
 CONFIG = "config.json"
 #: headers are a few megabytes at most; more is no safetensors file
@@ -35,7 +36,8 @@ def model_source(text: str) -> ModelSource:
     if path.is_dir():
         return _from_folder(path)
     if path.is_file():
-        return ModelSource(read_architecture(_read(path), name=_name_of(path)), str(path))
+        config = completed(_read(path), builtin_models())
+        return ModelSource(read_architecture(config, name=_name_of(path)), str(path))
     if path.suffix == ".json" or text.startswith((".", "/", "~")):
         raise UsageError(f"no file or folder {text!r}")
     found = find(text, builtin_models())

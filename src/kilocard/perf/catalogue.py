@@ -15,9 +15,9 @@ from typing import Any
 
 from kilocard.core.errors import UsageError
 from kilocard.perf.architecture import Architecture
-from kilocard.perf.parameters import ATTENTION
 from kilocard.perf.quantization import Quantization, quantization
 from kilocard.perf.read_config import read_architecture
+from kilocard.perf.usual_weights import usual
 
 #: ends of names → the quantisation that they mean; the first that matches counts
 SUFFIXES = tuple(
@@ -104,14 +104,12 @@ def _found(entry: str, config: Mapping[str, Any], name: str, meaning: str | None
 
 
 def _weights(meaning: str, architecture: Architecture) -> Quantization | None:
-    """FP8 of a model that comes in FP8 is its maker's own kind (blocks); Llama 4's attention is left alone."""
+    """FP8 of a model that comes in FP8 is its maker's own kind (blocks)."""
     wanted = quantization(meaning)
     own = architecture.quantization
     if own is not None and wanted is not None and own.method == wanted.method:
         return own
-    if wanted is not None and architecture.family.startswith("Llama4"):
-        return replace(wanted, kept=wanted.kept | {ATTENTION})
-    return wanted
+    return usual(wanted, architecture)
 
 
 def _bare(name: str) -> str:

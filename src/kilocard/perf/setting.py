@@ -9,6 +9,7 @@ from kilocard.perf import engine_defaults as defaults
 from kilocard.perf.architecture import Architecture
 from kilocard.perf.gpus import Gpu
 from kilocard.perf.quantization import Quantization, quantization
+from kilocard.perf.usual_weights import usual
 
 #: How an engine shares memory out. PROFILED: a share of the whole for weights, the peak of a trial run and the cache
 #: (vLLM); STATIC: a share of the whole for weights and cache, the peak outside it (SGLang's --mem-fraction-static);
@@ -163,7 +164,7 @@ def _quantization(asked: str | None, architecture: Architecture) -> Quantization
         wanted is None or wanted.method == own.method or asked in {"compressed-tensors", "modelopt"}
     ):
         return own
-    return wanted
+    return usual(wanted, architecture)
 
 
 def _kv_bytes(dtype: str, weight_bytes: int) -> float:

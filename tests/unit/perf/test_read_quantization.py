@@ -8,7 +8,10 @@ import pytest
 
 from kilocard.core.errors import SpecError
 from kilocard.perf.parameters import ATTENTION, EXPERTS, HEAD, MLP
+from kilocard.perf.quantization import quantization
+from kilocard.perf.read_config import read_architecture
 from kilocard.perf.read_quantization import read_quantization
+from kilocard.perf.usual_weights import usual
 
 GROUP = {"num_bits": 4, "type": "int", "group_size": 128, "strategy": "group", "symmetric": True}
 CHANNEL_8 = {"num_bits": 8, "type": "float", "strategy": "channel"}
@@ -105,3 +108,15 @@ def test_what_is_left_alone_counts_by_layer_and_projection() -> None:
     everywhere = {"quant_method": "fp8", "ignored_layers": [f"model.layers.{i}.self_attn" for i in range(4)]}
     kept = read_quantization({"quantization_config": everywhere, "num_hidden_layers": 4})
     assert kept is not None and ATTENTION in kept.kept
+
+
+def test_a_name_alone_leaves_alone_what_makers_do() -> None:
+    latent = {
+        "architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 512, "num_hidden_layers": 2, "vocab_size": 1024,
+        "num_attention_heads": 8, "intermediate_size": 1024, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 16, "v_head_dim": 32,
+    }  # fmt: skip
+    asked = usual(quantization("nvfp4"), read_architecture(latent))
+    assert asked is not None and ATTENTION in asked.kept
+    asked = usual(quantization("fp8"), read_architecture(latent))
+    assert asked is not None and ATTENTION not in asked.kept
