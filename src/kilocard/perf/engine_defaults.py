@@ -20,6 +20,9 @@ Version = tuple[int, int]
 #: assumed when no version is given
 NEWEST: Version = (0, 32)
 
+#: what is newer than any release
+UNRELEASED = {"latest", "main", "nightly", "dev"}
+
 #: first release of a month, for logs that state only a date
 RELEASES: dict[str, Version] = {
     "2023-06": (0, 1), "2023-12": (0, 2), "2024-04": (0, 4), "2024-06": (0, 5), "2024-09": (0, 6), "2025-01": (0, 7),
@@ -88,16 +91,17 @@ TRTLLM_FREE_FRACTION = 0.90
 
 
 def parse_version(text: str | None) -> Version:
-    """ "0.19.0", "v0.15.2rc", "V1, January 2025". Raises UsageError when it can't be made out."""
-    if not text:
+    """ "0.19.0", "v0.15.2rc", "V1, January 2025", "2026-05-12", "nightly". Raises UsageError for anything else."""
+    if not text or text.strip().lower() in UNRELEASED:
         return NEWEST
     found = re.search(r"(\d+)\.(\d+)", text)
     if found:
         return int(found[1]), int(found[2])
     month = next((i + 1 for i, name in enumerate(MONTHS) if name[:3] in text.lower()), None)
     year = re.search(r"20\d\d", text)
-    if month and year:
-        date = f"{year[0]}-{month:02d}"
+    iso = re.search(r"20\d\d-\d\d", text)
+    if iso or (month and year):
+        date = iso[0] if iso else f"{year[0] if year else ''}-{month:02d}"
         known = [version for first, version in RELEASES.items() if first <= date]
         return known[-1] if known else (0, 1)
     raise UsageError(f"engine version {text!r} is not understood; write it as 0.19.0")

@@ -171,7 +171,8 @@ ALIASES = {
 
 def _key(name: str) -> str:
     """Letters and digits alone; "80G" is "80GB"; what everybody leaves out is left out."""
-    key = re.sub(r"\(.*\)|\bclass\b|[^a-z0-9]", "", name.lower())
+    alone = re.sub(r"^\s*\d{1,2}\s*[x×]\s*|\s[x×]\s*\d{1,2}\s*$", "", name.lower())  # "2x RTX 3090": one of them
+    key = re.sub(r"\(.*\)|\bclass\b|[^a-z0-9]", "", alone)
     key = re.sub(r"^(nvidia|amdinstinct|amd|geforce|tesla)+", "", key)
     key = re.sub(r"(nvidia|geforce|tesla)", "", key)
     return key if key in ALIASES else re.sub(r"(\d{2})g(i?b)?$", r"\1gb", key)

@@ -48,8 +48,9 @@ def test_arithmetic_falls_back_to_wider_operands() -> None:
     [
         ("4090", "RTX4090-24GB"), ("4090-48G", "RTX4090-48GB"), ("RTX2080Ti", "RTX2080Ti-11GB"),
         ("2080 Ti 22G", "RTX2080Ti-22GB"), ("GH200-480GB", "GH200-96GB"), ("Quadro RTX 8000", "RTX8000-48GB"),
-        ("MI250", "MI250X"), ("A2", "A2-16GB"),
+        ("MI250", "MI250X"), ("A2", "A2-16GB"), ("2x RTX 3090", "RTX3090-24GB"), ("8×H100", "H100-80GB"),
+        ("A100-40GB x 4", "A100-40GB"),
     ],
 )  # fmt: skip
-def test_cards_that_come_with_more_than_one_memory_are_told_apart(asked: str, found: str) -> None:
+def test_cards_are_told_apart_by_memory_and_counted_as_one(asked: str, found: str) -> None:
     assert gpu(asked).name == found

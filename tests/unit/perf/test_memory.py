@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kilocard.core.errors import PlanError, UsageError
 from kilocard.perf.architecture import Architecture
+from kilocard.perf.engine_defaults import parse_version
 from kilocard.perf.gpus import gpu
 from kilocard.perf.layout import Layout
 from kilocard.perf.memory import Memory, memory
@@ -304,3 +305,17 @@ def test_chunks_hold_the_whole_context_before_0_12() -> None:
     newer = memory(model(config), gpu("H200-141GB"), Layout(), replace(setting, version="0.12.0"))
     assert len(older.stages[0].cache.groups) == 1 and len(newer.stages[0].cache.groups) == 4
     assert newer.max_concurrency > 2 * older.max_concurrency
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("v0.15.2rc", (0, 15)),
+        ("July 2026", (0, 24)),
+        ("2026-05-12", (0, 20)),
+        ("nightly", (0, 32)),
+        ("0.8.5.post1", (0, 8)),
+    ],
+)
+def test_versions_are_read_as_logs_write_them(text: str, version: tuple[int, int]) -> None:
+    assert parse_version(text) == version
