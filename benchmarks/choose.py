@@ -7,37 +7,46 @@ request: Arrived, Answered, FirstContent, Finished, each with the making of its 
 per replica. `scan` is the same choice by min() over all replicas, in the same run, to compare with. `tick` is one
 Tick over all replicas, `scrape` one Scraped event. `held` is a request that ends while 100,000 of 1,000 tenants wait:
 its end, the release of the next one, and another arrival that is held; `short queue` is the same with 1,000. The least
-of the rounds counts: a busy machine only adds.
+of the rounds counts: a busy machine only adds. `cached prompts` is choose+update of prefix_affinity for prompts that
+are known, `several gateways` the same where others send too, so that each prompt has a home. `hash of a prompt` is what
+a gateway pays to know how one begins; lines of its system prompt are 80 characters.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
 from collections import deque
 from collections.abc import Callable
 
 from kilocard.core.load import LoadSample
+from kilocard.core.prefix import Prefix, block_keys, key_of
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.events import Answered, Arrived, Event, Finished, FirstContent, ReplicaUp, Scraped, Tick
 from kilocard.dispatch.instructions import Send
 from kilocard.routing.load import ReplicaLoad
+from kilocard.routing.prefix_affinity import PrefixAffinity
 from kilocard.routing.queue_depth import QueueDepth
 from kilocard.routing.registry import POLICIES, make_policy
 from kilocard.spec.model import HoldSpec, ModelSpec
+from kilocard.wire.prompt_text import prefix_of
+
+WORDS = ["the", "a", "of", "cache", "which", "replica", "runs", "12", "tokens", "in", "one", "step;", "and", "2026"]
 
 
 def best(rounds: int, one: Callable[[], float]) -> float:
     return min(one() for _ in range(rounds)) * 1e6
 
 
-def filled(count: int) -> list[ReplicaLoad]:
+def filled(count: int, *, alone: bool = False) -> list[ReplicaLoad]:
+    """`alone`: the gauges show no requests of others."""
     rng = random.Random(3)
     loads = [ReplicaLoad(f"replica-{i}", max_running=64) for i in range(count)]
     for load in loads:
-        load.scraped(0.0, LoadSample(0.0, rng.randrange(8), 0, rng.random(), kv_tokens=300_000))
+        load.scraped(0.0, LoadSample(0.0, 0 if alone else rng.randrange(8), 0, rng.random(), kv_tokens=300_000))
         for _ in range(rng.randrange(4)):
             load.begin(500, 200)
     return loads
@@ -57,6 +66,52 @@ def choose(name: str, count: int, n: int = 20_000) -> float:
         load.begin(500, 200)
         policy.update(load)
     return (time.process_time() - start) / n
+
+
+def conversations(count: int) -> list[Prefix]:
+    """Turns of 4 for each replica, all with one system prompt of 2,000 tokens: 8,000 tokens with 16 keys each."""
+    system = list(range(8))
+    return [
+        Prefix(8000, block_keys([*system, *range(100 * n, 100 * n + 24)], 256), home=key_of(b"%d" % n))
+        for n in range(1, 4 * count + 1)
+    ]
+
+
+def choose_cached(count: int, *, alone: bool, n: int = 20_000) -> float:
+    """prefix_affinity with full caches: each prompt is known somewhere, its first half everywhere."""
+    policy = PrefixAffinity(random.Random(1))
+    loads = filled(count, alone=alone)
+    by_id = {load.id: load for load in loads}
+    for load in loads:
+        policy.add(load)
+    known = conversations(count)
+    rng = random.Random(2)
+    asked = known + [rng.choice(known) for _ in range(n)]
+    start = 0.0
+    for turn, prefix in enumerate(asked):
+        if turn == len(known):
+            start = time.process_time()
+        decision = policy.choose((), prefix)
+        assert decision is not None
+        load = by_id[decision.target]
+        load.begin(prefix.tokens - decision.cached, 200)
+        policy.update(load)
+    return (time.process_time() - start) / n
+
+
+def hashing() -> tuple[float, float]:
+    """µs a KB of a chat's body: reading and hashing it, with its system prompt of 4 KB looked through for nonces."""
+    rng = random.Random(4)
+    words = "\n".join(" ".join(rng.choice(WORDS) for _ in range(15)) for _ in range(1500))
+    costs = []
+    for size in (8 * 1024, 64 * 1024):
+        turns = [{"role": "user", "content": words[at : at + 1000]} for at in range(0, size - 4096, 1000)]
+        body = json.dumps({"model": "m", "messages": [{"role": "system", "content": words[:4096]}, *turns]}).encode()
+        start = time.process_time()
+        for _ in range(200):
+            prefix_of("m", body, len(body) // 4)
+        costs.append((time.process_time() - start) / 200 / len(body) * 1024 * 1e6)
+    return costs[0], costs[1]
 
 
 def scan(count: int, n: int = 100) -> float:
@@ -143,6 +198,10 @@ def main() -> None:
             min(x) * 1e6 for x in zip(*(housekeeping(name, count) for _ in range(args.rounds)), strict=True)
         )
         print(f"{name:<20}{chosen:15.2f}{whole:12.2f}{scraped:9.2f}{tick:9.0f}")
+    for alone, name in ((True, "… cached prompts"), (False, "… several gateways")):
+        cached = best(args.rounds, lambda alone=alone: choose_cached(count, alone=alone))  # type: ignore[misc]  # same
+        print(f"{name:<20}{cached:15.2f}")
+    print(f"{'hash of a prompt':<20}{' of 8 KB: {:.1f}, of 64 KB: {:.1f} µs a KB'.format(*hashing())}")
     print(f"{'scan of all':<20}{best(3, lambda: scan(count)):15.2f}")
     print(f"{'held':<20}{'':15}{best(3, lambda: held(100_000)):12.2f}")
     print(f"{'short queue':<20}{'':15}{best(3, lambda: held(1_000)):12.2f}")

@@ -48,6 +48,12 @@ class Engine:
         self.busy = False
         self.preemptions = 0
 
+    def admit(self, job: Job) -> None:
+        """A job begins to run."""
+
+    def release(self, job: Job) -> None:
+        """It ends, or is preempted; its tokens have been given back."""
+
     def plan(self) -> tuple[float, list[Job], list[Job]]:
         """One step from now: its duration, and who gets a first token or ends with it."""
         decoding = [job for job in self.running if job.prefilled >= job.prompt + job.done]
@@ -55,6 +61,7 @@ class Engine:
             victim = self.running.pop()
             self.preemptions += 1
             self.kv -= victim.prefilled
+            self.release(victim)
             victim.prefilled = 0
             self.waiting.appendleft(victim)
             decoding = [job for job in decoding if job is not victim]
@@ -78,6 +85,7 @@ class Engine:
                 break
             self.waiting.popleft()
             self.running.append(head)
+            self.admit(head)
             prefilling = [head]
         ended: list[Job] = []
         fresh: list[Job] = []
@@ -97,6 +105,7 @@ class Engine:
         for job in ended:
             self.running.remove(job)
             self.kv -= job.prefilled
+            self.release(job)
         duration = STEP_BASE + STEP_PER_SEQUENCE * len(decoding) + STEP_PER_PREFILL_TOKEN * prefill
         return duration, fresh, ended
 

@@ -6,8 +6,12 @@ from typing import NamedTuple
 
 
 class Decision(NamedTuple):
-    """`target` is a replica id; `reason` is never empty; `score` is the policy's own figure, lower is better."""
+    """`target` is a replica id; `reason` is never empty; `score` is the policy's own figure, lower is better.
+
+    `cached`: tokens of the prompt that are expected in the replica's cache.
+    """
 
     target: str
     reason: str
     score: float
+    cached: int = 0

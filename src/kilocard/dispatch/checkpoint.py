@@ -22,6 +22,7 @@ from kilocard.core.errors import UsageError
 
 #: rooms whose classes and functions may stand in a checkpoint
 ROOMS = ("kilocard.core.", "kilocard.spec.", "kilocard.routing.", "kilocard.dispatch.")
+MOST_INT = 1 << 63
 _COLLECTIONS: dict[str, type[Any]] = {
     "list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque, "dict": dict,
     "ordered": OrderedDict, "proxy": MappingProxyType,
@@ -42,8 +43,10 @@ class _Packer:
     def pack(self, value: Any) -> Any:
         """A plain value as itself; anything else as [place in the table]."""
         kind = type(value)
-        if value is None or kind is bool or kind is int or kind is str:
+        if value is None or kind is bool or kind is str:
             return value
+        if kind is int:  # JSON encoders end at 64 bits
+            return value if -MOST_INT <= value < MOST_INT else {"int": hex(value)}
         if kind is float:  # JSON has no word for some of them
             return value if isfinite(value) else {"float": repr(value)}
         if kind is bytes:
@@ -120,6 +123,8 @@ class _Unpacker:
                 self._make(place, *self._table[place])
             return self._made[place]
         if isinstance(value, dict):
+            if "int" in value:
+                return int(value["int"], 16)
             return float(value["float"]) if "float" in value else bytes.fromhex(value["bytes"])
         return value
 

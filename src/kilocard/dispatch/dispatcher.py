@@ -114,7 +114,7 @@ class Dispatcher:
     # --- a request's life
 
     def _arrived(self, event: ev.Arrived) -> Sequence[Instruction]:
-        now, id, name, prompt, declared, deadline, tenant, _, _, fingerprint, _ = event
+        now, id, name, prompt, declared, deadline, tenant, _, _, fingerprint, _, _ = event
         model = self._models.get(name)
         if self._private:
             model = self._private.get((name, tenant), model)
@@ -156,14 +156,14 @@ class Dispatcher:
             return (*self._hedger.drop(now, request), *self._first_content(event))
         request.pending = False
         request.content_at = now
-        replica.first_content(request.prompt)
+        replica.first_content(request.work)
         if request.mark is not None:
             self.quarantine.answered(now, request, request.mark, whole=False)
         if self._incidents:
             self.quarantine.lives(now, replica.id, proof=True)
         pool = replica.pool
         if pool.observers:
-            outcome = Outcome(now, request.prompt, now - request.sent_at, None, None, False)
+            outcome = Outcome(now, request.work, now - request.sent_at, None, None, False, request.ahead)
             for policy in pool.observers:
                 policy.observe(replica, outcome)
         if request.trial:
@@ -215,7 +215,7 @@ class Dispatcher:
     def _observe_end(self, now: float, request: LiveRequest, replica: Replica, produced: int | None) -> None:
         first = now - request.sent_at if request.pending else None
         decode = 0.0 if request.pending else now - request.content_at
-        outcome = Outcome(now, request.prompt, first, decode, produced, False)
+        outcome = Outcome(now, request.work, first, decode, produced, False)
         for policy in replica.pool.observers:
             policy.observe(replica, outcome)
 
@@ -224,7 +224,7 @@ class Dispatcher:
         request.replica = None
         if request.mark is not None:
             self.quarantine.left(request, request.mark, replica)
-        replica.end(request.prompt, request.output, request.pending)
+        replica.end(request.work, request.output, request.pending)
         pool = replica.pool
         if replica.listed and replica.health.state is State.READY:
             for policy in pool.policies:
@@ -277,7 +277,7 @@ class Dispatcher:
         else:
             self.fleet.failed(now, replica, fault, request.sent_at, request.trial)
             for policy in replica.pool.observers:
-                policy.observe(replica, Outcome(now, request.prompt, None, None, None, True))
+                policy.observe(replica, Outcome(now, request.work, None, None, None, True))
         news = self.quarantine.failed(now, request, replica, fault, fingerprint)
         after = self._give_back(now, request, replica)
         request.trial = False

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kilocard.core.load import LoadSample
+from kilocard.core.prefix import Prefix
 from kilocard.dispatch.config import PoolFacts
 from kilocard.spec.model import ModelSpec
 
@@ -48,6 +49,7 @@ class Arrived(NamedTuple):
     weight: float = 1.0  # the tenant's share within its class
     fingerprint: str = ""  # of the body, where its length is in Quarantine.sizes
     stream: bool = True  # the answer comes in pieces
+    prefix: Prefix | None = None  # what the prompt begins with, where the model's policy wants to know
 
 
 class Answered(NamedTuple):

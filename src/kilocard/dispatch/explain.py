@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from kilocard.core.prefix import Prefix
 from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.instructions import Send
 from kilocard.dispatch.isolation import model_for
@@ -37,10 +38,18 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    fleet: Fleet, now: float, model: str, tenant: str, send: Send, tried: Collection[str] = (), most: int = 8
+    fleet: Fleet,
+    now: float,
+    model: str,
+    tenant: str,
+    send: Send,
+    tried: Collection[str] = (),
+    most: int = 8,
+    prefix: Prefix | None = None,
 ) -> Explanation | None:
     """None where the model is no more. Only replicas that are the tenant's to use.
 
+    `prefix`: of the request, where its policy reads that.
     `tried`: replicas that the request has failed on, so they were not considered. `most`: of the others.
     """
     known = model_for(fleet, model, tenant)
@@ -51,7 +60,7 @@ def explain(
     others: list[Candidate] = []
     for route in known.routes:
         if route.pool.name == send.pool:
-            for score, id in route.policy.lowest(most, {send.replica, *tried}):
+            for score, id in route.policy.lowest(most, {send.replica, *tried}, prefix):
                 others.append(_candidate(fleet.replicas[id], score, now))
     return Explanation(known.spec.policy, before, others)
 

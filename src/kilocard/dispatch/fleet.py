@@ -189,9 +189,7 @@ class Fleet:
         health = replica.health
         before = health.state
         after = health.state = TRANSITIONS[before, signal]
-        pool = replica.pool
-        pool.out += (after is not State.READY) - (before is not State.READY)
-        pool.ejected += (after in OUT) - (before in OUT)
+        replica.pool.moved(replica, before, after)
 
     def succeeded(self, now: float, replica: Replica, trial: bool) -> None:
         """A request ended well, or a trial got its first byte. Called where that changes something."""

@@ -74,7 +74,7 @@ class Hedger:
         hedge = request.model.hedge
         after = None if hedge is None else hedge.after
         if after is None and request.asked.stream:  # an answer in one piece takes as long as it is: nothing to learn
-            after = replica.pool.first_tokens.late(replica, request.prompt)
+            after = replica.pool.first_tokens.late(replica, request.work)
         return after is not None and waited >= after
 
     def _second(self, now: float, request: LiveRequest, first: Replica) -> Sequence[Instruction]:
@@ -95,7 +95,7 @@ class Hedger:
         model.hedge_budget -= 1.0
         request.attempts += 1
         request.hedge = Second(replica, now)
-        replica.begin(request.prompt, request.output)
+        replica.begin(request.work, request.output)
         self._fleet.relist(now, replica)
         self._count(model, "sent")
         decision = Decision(replica.id, "hedge: the first token is late", decision.score)
@@ -114,7 +114,7 @@ class Hedger:
             request.trial = False
             self._fleet.trial_void(first)
         # it has taken this long at least: slowness that is cut short would else never be seen
-        outcome = Outcome(now, request.prompt, now - request.sent_at, None, None, False)
+        outcome = Outcome(now, request.work, now - request.sent_at, None, None, False)
         for observer in first.pool.observers:
             observer.observe(first, outcome)
         after = self._give_back(now, request, first)
@@ -128,6 +128,7 @@ class Hedger:
         assert second is not None and request.replica is None
         request.replica = second.replica
         request.sent_at = second.sent_at
+        request.ahead = 0
         request.pending = True
         if request.mark is not None:
             self._quarantine.sent(second.sent_at, request, request.mark, second.replica)
@@ -153,7 +154,7 @@ class Hedger:
         if status != 429 and fault is not Fault.TOTAL:
             self._fleet.failed(now, replica, fault, second.sent_at, False)
             for observer in replica.pool.observers:
-                observer.observe(replica, Outcome(now, request.prompt, None, None, None, True))
+                observer.observe(replica, Outcome(now, request.work, None, None, None, True))
         news = self._quarantine.failed(now, request, replica, fault, fingerprint)
         if replica.id not in request.tried:
             request.tried += (replica.id,)

@@ -36,11 +36,12 @@ class Placer:
             if barred is None:
                 return None
             tried = barred
-        decision = route.policy.choose(tried)
+        prefix = request.asked[11]
+        decision = route.policy.choose(tried, prefix)
         if decision is None:
             for other in request.model.routes:
-                if other is not route and (decision := other.policy.choose(tried)) is not None:
-                    decision = Decision(decision.target, other.spilled, decision.score)
+                if other is not route and (decision := other.policy.choose(tried, prefix)) is not None:
+                    decision = Decision(decision.target, other.spilled, decision.score, decision.cached)
                     break
             else:
                 return None
@@ -49,7 +50,9 @@ class Placer:
         request.pending = True
         request.sent_at = now
         attempt = request.attempts = request.attempts + 1
-        replica.begin(request.prompt, request.output)
+        if prefix is not None:
+            self._count_cached(request, prefix.tokens, decision.cached)
+        replica.begin(request.work, request.output)
         if mark is not None:
             self._quarantine.sent(now, request, mark, replica)
         pool = replica.pool
@@ -63,6 +66,16 @@ class Placer:
                 policy.update(replica)
         self._stats.decisions[decision[1]] += 1
         return _new(Send, (request.id, attempt, replica.id, pool.name, decision))
+
+    def _count_cached(self, request: LiveRequest, tokens: int, cached: int) -> None:
+        """What is cached there need not be computed, so it is no load."""
+        replica = request.replica
+        assert replica is not None
+        request.work = work = max(0, request.prompt - cached)
+        request.ahead = 0 if replica.waiting else replica.prefill + work
+        counts = self._stats.prefixes[request.model.spec.name]
+        counts[0] += tokens
+        counts[1] += cached
 
     def untried(self, request: LiveRequest, members: int) -> bool:
         """Whether a replica exists that it has not failed on, free or not."""

@@ -28,9 +28,9 @@ class LiveRequest:
     """`replica` is the lease: the very object, not its id, so a replica that goes and comes back is another one."""
 
     __slots__ = (
-        "asked", "attempts", "bills", "content_at", "declared", "fault", "hedge", "held_at", "hold_until", "id", "mark",
-        "marked_at", "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at", "spent",
-        "trial", "tried", "worked",
+        "ahead", "asked", "attempts", "bills", "content_at", "declared", "fault", "hedge", "held_at", "hold_until",
+        "id", "mark", "marked_at", "model", "not_before", "output", "pending", "prompt", "replica", "route", "sent_at",
+        "spent", "trial", "tried", "work", "worked",
     )  # fmt: skip
 
     #: set by the first hold: what its tenant, and its size within the tenant, was charged for it (fair.py)
@@ -42,6 +42,9 @@ class LiveRequest:
         #: the pool that the weights chose
         self.route = route
         self.prompt = prompt
+        #: tokens of the prompt that the replica has to compute, and tokens that come before its first one; 0: not known
+        self.work = prompt
+        self.ahead = 0
         #: tokens expected / asked for
         self.output = output
         self.declared = declared

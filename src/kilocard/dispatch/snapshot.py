@@ -12,6 +12,7 @@ from kilocard.dispatch.health import State
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.suspicion import Conviction
 from kilocard.dispatch.topology import Model, Pool
+from kilocard.routing.prefix_affinity import PrefixAffinity
 
 
 class ReplicaState(TypedDict):
@@ -58,6 +59,8 @@ class ModelState(TypedDict):
     #: the same by who waits, and by class
     held_by_tenant: dict[str, int]
     held_by_priority: dict[str, int]
+    #: by pool, where prefix_affinity chooses: share of the expected cache hits that the engines' counters bear out
+    prefix_trust: dict[str, float]
     retry_budget: float
     #: since the start
     retries_denied: int
@@ -124,6 +127,11 @@ def _model(model: Model, queues: list[Model]) -> ModelState:
         "held": tenants.total(),
         "held_by_tenant": dict(sorted(tenants.items())),
         "held_by_priority": classes,
+        "prefix_trust": {
+            route.pool.name: round(route.policy.trust.share, 3)
+            for route in model.routes
+            if isinstance(route.policy, PrefixAffinity)
+        },
         "retry_budget": round(model.budget.tokens, 1),
         "retries_denied": model.budget.denied,
     }

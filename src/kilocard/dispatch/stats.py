@@ -10,6 +10,14 @@ def _counts() -> defaultdict[str, int]:
     return defaultdict(int)
 
 
+def _two() -> list[int]:
+    return [0, 0]
+
+
+def _pairs() -> defaultdict[str, list[int]]:
+    return defaultdict(_two)
+
+
 @dataclass(slots=True)
 class Stats:
     #: Sends by the decision's reason
@@ -32,6 +40,8 @@ class Stats:
     convictions: int = 0
     #: second attempts by model and what came of them: sent; then won, lost, failed or took_over
     hedges: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    #: by model, of prompts whose beginnings were looked at: tokens, and how many of them were expected to be cached
+    prefixes: defaultdict[str, list[int]] = field(default_factory=_pairs)
     overheats: int = 0
     probes: int = 0
     recoveries: int = 0

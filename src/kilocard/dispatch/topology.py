@@ -7,6 +7,7 @@ from random import Random
 
 from kilocard.dispatch.config import PRIORITIES, PoolFacts
 from kilocard.dispatch.first_tokens import PoolFirstTokens
+from kilocard.dispatch.health import OUT, State
 from kilocard.dispatch.hold import HoldQueue
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.retry import RetryBudget
@@ -48,6 +49,14 @@ class Pool:
         self.spec = spec
         self.policies = self.observers = ()
         self.models = ()
+
+    def moved(self, replica: Replica, before: State, after: State) -> None:
+        """The health of one of its replicas, which is not draining, is another one now."""
+        self.out += (after is not State.READY) - (before is not State.READY)
+        self.ejected += (after in OUT) - (before in OUT)
+        if after is State.EJECTED or after is State.RESTING:
+            for policy in self.policies:
+                policy.lost_cache(replica)
 
     def enter(self, route: Route, model: Model) -> None:
         """A model routes here."""

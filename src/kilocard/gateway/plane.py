@@ -34,6 +34,7 @@ from kilocard.gateway.local_pages import answer_locally
 from kilocard.gateway.phase import HELD
 from kilocard.gateway.poison import say_convicted
 from kilocard.gateway.probes import Probes
+from kilocard.gateway.prompt_keys import PromptKeys
 from kilocard.gateway.replica_names import ReplicaNames
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
@@ -118,6 +119,8 @@ class Plane:
         self.keep_alive_comment = gateway.keep_alive_comment
         self.access = Access(spec.tenants)
         self._meters = {model: self.telemetry.known(model) for model in spec.models}
+        self._prompts = PromptKeys(spec.models)
+        self._prompt_keys = self._prompts.models
         self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
         for pool in spec.pools:
             self.scrape_failures.setdefault(pool, 0)
@@ -328,6 +331,8 @@ class Plane:
         mark = ""
         if self._wanted and len(inbound.body) in self._wanted:
             mark = fingerprint(model, inbound.body)
+        if self._prompt_keys and model in self._prompt_keys:
+            inbound.prefix = self._prompts.of(inbound)
         arrived = (
             now,
             id,
@@ -339,6 +344,7 @@ class Plane:
             tenant.weight,
             mark,
             inbound.stream,
+            inbound.prefix,
         )
         self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
 

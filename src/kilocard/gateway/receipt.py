@@ -34,13 +34,15 @@ def receipt(exchange: Exchange, trail: Trail, now: float) -> bytes:
         send = attempts[-1].send
         tried = [attempt.send.replica for attempt in attempts[:-1]]
         fleet, tenant = exchange.plane.dispatcher.fleet, exchange.inbound.tenant.name
-        why = explain(fleet, now, said["model"], tenant, send, tried, ALTERNATIVES)
+        why = explain(fleet, now, said["model"], tenant, send, tried, ALTERNATIVES, exchange.inbound.prefix)
         said |= {"pool": send.pool, "replica": names.of(send.replica)}
         if why is not None:
             said["policy"] = why.policy
             said["chosen"] = None if why.chosen is None else _load(why.chosen, names)
             others = why.others
         said |= {"reason": send.decision.reason, "score": round(send.decision.score, 3)}
+        if exchange.inbound.prefix is not None:
+            said |= {"prompt_tokens": exchange.inbound.prompt_tokens, "expected_cached_tokens": send.decision.cached}
     said["attempts"] = [
         {"replica": names.of(attempt.send.replica)} | ({"fault": attempt.fault} if attempt.fault else {})
         for attempt in attempts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import ClientError, UnsupportedMedia
+from kilocard.core.prefix import Prefix
 from kilocard.gateway.framing import Arrival
 from kilocard.gateway.routes import Route
 from kilocard.spec.model import Timeouts
@@ -35,6 +36,7 @@ class Inbound:
         "model",
         "named",
         "output_tokens",
+        "prefix",
         "prompt_tokens",
         "query",
         "route",
@@ -54,6 +56,8 @@ class Inbound:
         self.body = body
         #: a usage chunk in the stream is there only because we asked for it
         self.hide_usage = False
+        #: how the prompt begins, where the model's policy wants to know
+        self.prefix: Prefix | None = None
         size = len(body)
         if size > tokens.PICTURE_BYTES:
             size = tokens.text_bytes(body)

@@ -89,6 +89,9 @@ class FleetMeters:
         self._hedges = registry.counter(names.HEDGES)
         self._quarantined = registry.gauge(names.QUARANTINED)
         self._decisions = registry.counter(names.DECISIONS)
+        self._prefix_tokens = registry.counter(names.PREFIX_TOKENS)
+        self._prefix_expected = registry.counter(names.PREFIX_EXPECTED)
+        self._trust = registry.gauge(names.PREFIX_TRUST)
         self._connections = registry.gauge(names.OPEN_CONNECTIONS).only
         self._buffered = registry.gauge(names.BUFFERED_BYTES).only
         self._scrape_failures = registry.counter(names.SCRAPE_FAILURES)
@@ -109,8 +112,13 @@ class FleetMeters:
             self._retries_denied.labels(model["name"]).value = model["retries_denied"]
             for priority, held in model["held_by_priority"].items():
                 self._held.labels(model["name"], priority).set(held)
+            for pool, share in model["prefix_trust"].items():
+                self._trust.labels(model["name"], pool).set(share)
         for reason, count in plane.dispatcher.stats.decisions.items():
             self._decisions.labels(reason).value = count
+        for name, (tokens, expected) in plane.dispatcher.stats.prefixes.items():
+            self._prefix_tokens.labels(name).value = tokens
+            self._prefix_expected.labels(name).value = expected
         self._connections.set(len(plane.connections))
         self._buffered.set(plane.buffered)
         for pool, count in plane.dispatcher.stats.deaths.items():

@@ -141,6 +141,19 @@ REPLICA_SAMPLE_AGE = Metric(
     merge="max",
 )
 DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by reason.", ("reason",))
+PREFIX_TOKENS = Metric(
+    "kilocard_prefix_prompt_tokens_total", "counter",
+    "Prompt tokens of requests that prefix_affinity placed, as estimated.", ("model",),
+)  # fmt: skip
+PREFIX_EXPECTED = Metric(
+    "kilocard_prefix_expected_tokens_total", "counter",
+    "Of these, tokens that were expected in the chosen replica's cache.", ("model",),
+)  # fmt: skip
+PREFIX_TRUST = Metric(
+    "kilocard_prefix_trust", "gauge",
+    "Share of the expected cache hits that the engines' own counters bear out, 0 to 1.", ("model", "pool"),
+    merge="mean",
+)  # fmt: skip
 SCRAPE_FAILURES = Metric("kilocard_scrape_failures_total", "counter", "Scrapes that gave no load reading.", ("pool",))
 OPEN_CONNECTIONS = Metric("kilocard_open_connections", "gauge", "Client connections that are open.")
 BUFFERED_BYTES = Metric("kilocard_buffered_bytes", "gauge", "Bytes of bodies and responses held in memory.")
@@ -223,7 +236,8 @@ ALL: tuple[Metric, ...] = (
     REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     LIMIT_STORE_UP, LIMIT_GATEWAYS, LIMITS_ALONE,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
-    DECISIONS, SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
+    DECISIONS, PREFIX_TOKENS, PREFIX_EXPECTED, PREFIX_TRUST,
+    SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED, TRACES,
     RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING,
     KEYS, KEY_SOURCE_UP, KEY_SOURCE_AGE,

@@ -82,7 +82,7 @@ class Adaptive(ScoredPolicy):
         record = self._records.get(replica.id)
         if record is None:
             record = self._records[replica.id] = _Record()
-        now, prompt, first, decode, output, failed = outcome
+        now, prompt, first, decode, output, failed, _ = outcome
         self._now = now
         if failed:
             faded = record.errors * 0.5 ** ((now - record.errors_at) / FORGIVE)

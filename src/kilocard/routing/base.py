@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from kilocard.core.decision import Decision
+from kilocard.core.prefix import Prefix
 from kilocard.routing.load import ReplicaLoad
 
 
@@ -21,6 +22,8 @@ class Outcome(NamedTuple):
     decode_s: float | None
     output_tokens: int | None
     failed: bool
+    #: prompt tokens to be computed there from sending to the first token, own ones included; 0: not known, or it queued
+    ahead: int = 0
 
 
 class Observer(Protocol):
@@ -52,14 +55,19 @@ class Policy(Protocol):
     def update(self, replica: ReplicaLoad) -> None:
         """The load of a replica that was added has changed."""
 
-    def choose(self, exclude: Container[str] = (), key: int | None = None) -> Decision | None:
-        """One replica not in `exclude`, or None. `key` identifies the prompt's prefix, where it is known.
+    def lost_cache(self, replica: ReplicaLoad) -> None:
+        """It has failed, and may have been started anew: what it had cached is gone."""
+
+    def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
+        """One replica not in `exclude`, or None. `prefix`: what the prompt begins with, where that was looked at.
 
         The caller sends to the target or does not ask: a cursor may have moved.
         """
 
-    def lowest(self, count: int, exclude: Collection[str] = ()) -> list[tuple[float, str]]:
-        """(score, replica) of at most `count` that would be chosen next, best first. Changes nothing, draws nothing."""
+    def lowest(
+        self, count: int, exclude: Collection[str] = (), prefix: Prefix | None = None
+    ) -> list[tuple[float, str]]:
+        """(score, replica) of at most `count` that would be next, best first. Changes no choice, draws nothing."""
 
     def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
         """An attempt there came to something."""

@@ -17,6 +17,18 @@ DECODE_PER_REQUEST = 1 / 512
 KV_WEIGHT = 16.0
 
 
+def own_work(replica: ReplicaLoad) -> float:
+    """The part of the score that needs no gauge: requests of this gateway and its workers, and their tokens."""
+    return (
+        replica.in_flight
+        + replica.peers[0]
+        + PREFILL_PER_REQUEST * replica.prefill
+        + DECODE_PER_REQUEST * replica.decode
+        + KV_WEIGHT * replica.context * replica.kv_per_token
+        + replica.handicap
+    )
+
+
 class QueueDepth(ScoredPolicy):
     """score = 8 × waiting + in flight + foreign + prefill tokens/256 + decode tokens/512 + 16 × KV use + handicap.
 

@@ -9,6 +9,7 @@ from kilocard.core.errors import SpecError
 from kilocard.routing.adaptive import Adaptive
 from kilocard.routing.base import Policy, PolicyFactory
 from kilocard.routing.least_connections import LeastConnections
+from kilocard.routing.prefix_affinity import PrefixAffinity
 from kilocard.routing.queue_depth import QueueDepth
 from kilocard.routing.round_robin import RoundRobin
 
@@ -17,6 +18,7 @@ POLICIES: Mapping[str, PolicyFactory] = {
     "least_connections": LeastConnections,
     "queue_depth": QueueDepth,
     "adaptive": Adaptive,
+    "prefix_affinity": PrefixAffinity,
 }
 
 

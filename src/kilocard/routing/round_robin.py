@@ -8,6 +8,7 @@ from itertools import islice
 from random import Random
 
 from kilocard.core.decision import Decision
+from kilocard.core.prefix import Prefix
 from kilocard.routing.base import Outcome
 from kilocard.routing.load import ReplicaLoad
 
@@ -37,17 +38,22 @@ class RoundRobin:
     def forget(self, replica: ReplicaLoad) -> None:
         self.remove(replica)
 
+    def lost_cache(self, replica: ReplicaLoad) -> None:
+        """Caches do not matter."""
+
     def update(self, replica: ReplicaLoad) -> None:
         """Load does not matter."""
 
-    def choose(self, exclude: Container[str] = (), key: int | None = None) -> Decision | None:
+    def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
         for replica in self._line:
             if not exclude or replica not in exclude:
                 self._line.move_to_end(replica)
                 return Decision(replica, self.reason, 0.0)
         return None
 
-    def lowest(self, count: int, exclude: Collection[str] = ()) -> list[tuple[float, str]]:
+    def lowest(
+        self, count: int, exclude: Collection[str] = (), prefix: Prefix | None = None
+    ) -> list[tuple[float, str]]:
         """The score is the turns that come before."""
         line = (replica for replica in self._line if replica not in exclude)
         return [(float(turns), replica) for turns, replica in enumerate(islice(line, count))]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Container
 from random import Random
 
 from kilocard.core.decision import Decision
+from kilocard.core.prefix import Prefix
 from kilocard.routing.base import Outcome
 from kilocard.routing.index import LoadIndex
 from kilocard.routing.load import ReplicaLoad
@@ -48,10 +49,13 @@ class ScoredPolicy:
     def forget(self, replica: ReplicaLoad) -> None:
         self.remove(replica)
 
+    def lost_cache(self, replica: ReplicaLoad) -> None:
+        """Most scores know nothing of caches."""
+
     def update(self, replica: ReplicaLoad) -> None:
         self._changed[replica.id] = replica
 
-    def choose(self, exclude: Container[str] = (), key: int | None = None) -> Decision | None:
+    def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
         changed = self._changed
         if changed:
             for id, replica in changed.items():
@@ -60,9 +64,11 @@ class ScoredPolicy:
         best = self._best(exclude)
         if best is None:
             return None
-        return _new(Decision, (best[2], self.reason, best[0]))
+        return _new(Decision, (best[2], self.reason, best[0], 0))
 
-    def lowest(self, count: int, exclude: Collection[str] = ()) -> list[tuple[float, str]]:
+    def lowest(
+        self, count: int, exclude: Collection[str] = (), prefix: Prefix | None = None
+    ) -> list[tuple[float, str]]:
         changed = self._changed
         scores = [(self.score(replica), id) for id, replica in changed.items() if id in self._index]
         for score, _, id in self._index.lowest(count + len(changed) + len(exclude)):

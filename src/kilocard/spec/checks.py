@@ -11,7 +11,7 @@ from dataclasses import replace
 from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
 from kilocard.spec.problems import Path, Problems, did_you_mean
 from kilocard.spec.units import listen_address, show
-from kilocard.spec.vocabulary import NEEDS_NO_MODEL, NEVER_STARTED
+from kilocard.spec.vocabulary import NEEDS_NO_MODEL, NEVER_STARTED, READS_PROMPTS
 
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104  # compared with, not bound to
 
@@ -140,6 +140,9 @@ def _check_model(model: ModelSpec, path: Path, spec: ClusterSpec, problems: Prob
             "leave a gap between them, or replicas go in and out in turn",
         )
     _check_backoff(model.eject.backoff, model.eject.backoff_max, (*path, "eject"), problems)
+    header = (*path, "affinity", "header")
+    if model.affinity.header and model.policy not in READS_PROMPTS and not problems.touches(header, (*path, "policy")):
+        problems.add(header, f"is not looked at by policy {model.policy}", "add policy: prefix_affinity")
 
 
 def _check_backoff(first: float, longest: float, path: Path, problems: Problems) -> None:

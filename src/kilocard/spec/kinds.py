@@ -93,10 +93,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One word of a closed list. `later` holds words that are not available yet, each with what to do until then."""
+    """One word of a closed list."""
 
     words: tuple[str, ...]
-    later: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -106,8 +105,6 @@ class Choice:
         word = Text(advice=f"write one of {', '.join(self.words)}").read(value, at)
         if word in self.words:
             return word
-        if word in self.later:
-            raise UnitError(f"is {show(word)}, which is not available yet", self.later[word])
         raise UnitError(f"is {show(word)}, which is not known", did_you_mean(word, self.words))
 
     def dump(self, value: Any) -> object:

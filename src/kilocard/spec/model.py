@@ -144,6 +144,14 @@ class HedgeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AffinitySpec:
+    """What keeps a conversation on one replica, besides its own text."""
+
+    #: request header whose value names the conversation; None: there is none
+    header: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A public model name and the pools behind it, by weight."""
 
@@ -159,6 +167,7 @@ class ModelSpec:
     hedge: HedgeSpec | None = None
     #: a new replica's share of traffic rises over this long
     slow_start: float = 10.0
+    affinity: AffinitySpec = AffinitySpec()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from kilocard.spec.kinds import DURATION, At, Choice, Number, Text, Whole
 from kilocard.spec.model import ClusterSpec, ModelSpec, TenantLimits, TenantSpec
 from kilocard.spec.sections import Key, ListOf, Named, Section, Weights
 from kilocard.spec.table_gateway import GATEWAY
-from kilocard.spec.table_model import EJECT, HEDGE, HOLD, OVERHEAT, QUARANTINE, RETRY
+from kilocard.spec.table_model import AFFINITY, EJECT, HEDGE, HOLD, OVERHEAT, QUARANTINE, RETRY
 from kilocard.spec.table_pool import pool_section
 from kilocard.spec.tenant_key import KEY_HASH
 from kilocard.spec.vocabulary import (
@@ -21,7 +21,6 @@ from kilocard.spec.vocabulary import (
     NAME,
     NAME_ADVICE,
     POLICIES,
-    POLICIES_LATER,
     POOL_NAME,
     POOL_NAME_ADVICE,
     PRIORITIES,
@@ -49,7 +48,8 @@ MODEL = Section(
             default="the pool of the same name",
         ),
         Key("pool", Text(), "Short for one pool that gets everything.", field=""),
-        Key("policy", Choice(POLICIES, POLICIES_LATER), "How a replica is chosen."),
+        Key("policy", Choice(POLICIES), "How a replica is chosen."),
+        Key("affinity", AFFINITY, "What keeps a conversation on one replica, for `policy: prefix_affinity`."),
         Key("overheat", OVERHEAT, "When a full replica is taken out of routing."),
         Key("eject", EJECT, "When a failing replica is taken out."),
         Key("hold", HOLD, "How many requests wait in the gateway, and how long."),

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilocard.spec.kinds import SHARE, SOME_SHARE, SOME_TIME, At, Number, Whole
-from kilocard.spec.model import EjectSpec, HedgeSpec, HoldSpec, OverheatSpec, QuarantineSpec, RetrySpec
+from kilocard.spec.kinds import SHARE, SOME_SHARE, SOME_TIME, At, Number, Text, Whole
+from kilocard.spec.model import AffinitySpec, EjectSpec, HedgeSpec, HoldSpec, OverheatSpec, QuarantineSpec, RetrySpec
 from kilocard.spec.sections import Key, Section
+
+#: A token of RFC 9110 that is no secret: a key would tie a whole tenant to one replica, and hop-by-hop lines go no
+#: further
+HEADER_NAME = (
+    r"(?!(?i:authorization|proxy-.*|x-api-key|api-key|cookie|connection|host|content-.*|transfer-encoding|x-forwarded-.*"
+    r"|forwarded|x-real-ip|x-request-id|expect|keep-alive|te|trailer|upgrade)$)[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}"
+)
 
 
 def _settle_overheat(values: dict[str, Any], at: At) -> dict[str, Any]:
@@ -15,6 +22,24 @@ def _settle_overheat(values: dict[str, Any], at: At) -> dict[str, Any]:
         values["kv_recover"] = min(OverheatSpec().kv_recover, round(values["kv_usage"] * 0.9, 6))
     return values
 
+
+AFFINITY = Section(
+    AffinitySpec(),
+    "What keeps a conversation on one replica.",
+    (
+        Key(
+            "header",
+            Text(
+                label="header name",
+                pattern=HEADER_NAME,
+                advice="write a header's name, as x-session-id; not authorization, cookie or one with a key in it",
+            ),
+            "Request header whose value names the conversation. It is passed on too.",
+            default="none: the prompt's own beginning tells",
+        ),
+    ),
+    "Affinity",
+)
 
 OVERHEAT = Section(
     OverheatSpec(),

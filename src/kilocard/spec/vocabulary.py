@@ -9,8 +9,9 @@ NEVER_STARTED = frozenset({"external"})
 #: need no model source: nothing to load, or (llamacpp) a small default model, see engines.base.Capabilities
 NEEDS_NO_MODEL = frozenset({"emulated", "external", "llamacpp"})
 
-POLICIES = ("round_robin", "least_connections", "queue_depth", "adaptive")
-POLICIES_LATER = {"prefix_affinity": "it comes in a later version; use queue_depth until then"}
+POLICIES = ("round_robin", "least_connections", "queue_depth", "adaptive", "prefix_affinity")
+#: look at how prompts begin, which costs time for each request
+READS_PROMPTS = frozenset({"prefix_affinity"})
 
 SIGNALS = ("waiting", "in_flight", "kv_usage")
 PRIORITIES = ("low", "normal", "high")

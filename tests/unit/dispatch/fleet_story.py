@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from kilocard.core.load import LoadSample
+from kilocard.core.prefix import Prefix
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
@@ -67,13 +68,14 @@ class Story:
         tenant: str = "",
         priority: int = 1,
         weight: float = 1.0,
+        prefix: Prefix | None = None,
     ) -> Sequence[Instruction]:
         self.count += 1
         rest = (tenant, priority, weight)
-        return self.tell(ev.Arrived(self.now, self.count, model, prompt, output, deadline, *rest))
+        return self.tell(ev.Arrived(self.now, self.count, model, prompt, output, deadline, *rest, prefix=prefix))
 
-    def send(self, prompt: int = 100, output: int = 100) -> Send:
-        answer = self.arrive(prompt, output)
+    def send(self, prompt: int = 100, output: int = 100, prefix: Prefix | None = None) -> Send:
+        answer = self.arrive(prompt, output, prefix=prefix)
         assert isinstance(answer, Send), answer
         return answer
 

@@ -22,7 +22,7 @@ from kilocard.dispatch.replay import Setup, check, header, read_header, what_if
 from kilocard.dispatch.turns import Flow
 from kilocard.spec.model import HoldSpec, ModelSpec
 
-POLICIES = ["queue_depth", "round_robin", "least_connections", "adaptive"]
+POLICIES = ["queue_depth", "round_robin", "least_connections", "adaptive", "prefix_affinity"]
 SETUP = Setup({"m": ModelSpec("m", {"p": 1}, hold=HoldSpec(5, 2.0))}, {"p": PoolFacts(4, 2)}, 11, 1.0)
 
 

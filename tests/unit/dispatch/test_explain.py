@@ -14,7 +14,7 @@ from kilocard.dispatch.explain import explain
 from kilocard.dispatch.instructions import Send
 from kilocard.routing.index import LoadIndex
 
-POLICIES = ["queue_depth", "round_robin", "least_connections", "adaptive"]
+POLICIES = ["queue_depth", "round_robin", "least_connections", "adaptive", "prefix_affinity"]
 
 
 def test_the_chosen_is_shown_as_it_was_before_and_the_others_by_score() -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kilocard.core.load import LoadSample
+from kilocard.core.prefix import of_blocks
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.dispatcher import Dispatcher
@@ -212,7 +213,11 @@ class World:
             deadline = self.now + rng.choice([0.5, 5.0, 100.0])
             prompt, output = rng.randrange(4000), rng.randrange(500)
             who = (rng.choice(TENANTS), rng.randrange(3), rng.choice([1.0, 2.0]))
-            asked = ev.Arrived(self.now, self.next_id, model, prompt, output, deadline, *who, rng.choice(["", "3-1"]))
+            prefix = None
+            if self.policy == "prefix_affinity" and rng.random() < 0.8:
+                prefix = of_blocks(prompt, [*range(2), *[rng.randrange(3)] * (prompt // 256)], 256)
+            mark = rng.choice(["", "3-1"])
+            asked = ev.Arrived(self.now, self.next_id, model, prompt, output, deadline, *who, mark, prefix=prefix)
             self.asked[self.next_id] = asked
             self.tell(asked)
             if model in self.models and not self.pools_of(asked.tenant, model):
@@ -315,7 +320,7 @@ class World:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
-    policy=st.sampled_from(["queue_depth", "round_robin", "least_connections", "adaptive"]),
+    policy=st.sampled_from(["queue_depth", "round_robin", "least_connections", "adaptive", "prefix_affinity"]),
 )
 def test_random_stories_keep_every_invariant(seed: int, policy: str) -> None:
     world = World(Random(seed), policy)
@@ -327,7 +332,9 @@ def test_random_stories_keep_every_invariant(seed: int, policy: str) -> None:
 
 
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 2**32), policy=st.sampled_from(["queue_depth", "round_robin", "adaptive"]))
+@given(
+    seed=st.integers(0, 2**32), policy=st.sampled_from(["queue_depth", "round_robin", "adaptive", "prefix_affinity"])
+)
 def test_a_recorded_log_replays_to_the_same_instructions(seed: int, policy: str) -> None:
     """INV-13: same seed, same events, same instructions; chance and time come only from outside."""
     world = World(Random(seed), policy)

@@ -212,7 +212,7 @@ class ChangingWorld(World):
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
-    policy=st.sampled_from(["queue_depth", "round_robin", "least_connections", "adaptive"]),
+    policy=st.sampled_from(["queue_depth", "round_robin", "least_connections", "adaptive", "prefix_affinity"]),
 )
 def test_random_stories_with_changes_of_the_file_keep_every_invariant(seed: int, policy: str) -> None:
     world = ChangingWorld(Random(seed), policy)

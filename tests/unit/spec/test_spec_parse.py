@@ -287,8 +287,12 @@ def test_an_error_has_the_status_and_exit_code_of_its_tree() -> None:
             "pools.p: gets no traffic: no model names it, and the model of the same name has other pools",
         ),
         (
-            {"models": {"p": {"policy": "prefix_affinity"}}, **pool()},
-            'models.p.policy: is "prefix_affinity", which is not available yet; it comes in a later version',
+            {"models": {"p": {"affinity": {"header": "x-session-id"}}}, **pool()},
+            "models.p.affinity.header: is not looked at by policy queue_depth; add policy: prefix_affinity",
+        ),
+        (
+            {"models": {"p": {"policy": "prefix_affinity", "affinity": {"header": "Authorization"}}}, **pool()},
+            'models.p.affinity.header: is "Authorization"; write a header\'s name, as x-session-id',
         ),
         ({"models": {"p": {"policy": "random"}}, **pool()}, 'models.p.policy: is "random", which is not known'),
         (

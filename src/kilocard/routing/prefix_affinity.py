@@ -1,0 +1,298 @@
+"""Where a prompt's first token is expected soonest: waiting there, and computing what is not cached there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container
+from random import Random
+
+from kilocard.core.decision import Decision
+from kilocard.core.load import LoadSample
+from kilocard.core.prefix import Prefix
+from kilocard.routing.base import Outcome
+from kilocard.routing.load import ReplicaLoad
+from kilocard.routing.prefix_index import PrefixIndex
+from kilocard.routing.queue_depth import PREFILL_PER_REQUEST, QueueDepth, own_work
+from kilocard.routing.ring import Ring
+from kilocard.routing.speeds import Speed, Speeds
+from kilocard.routing.trust import Trust, restarted
+
+#: replicas with a cached beginning that are compared with the least loaded one
+CANDIDATES = 4
+#: affinity ends where a replica has more requests than BOUND × the mean of those available + SPARE
+BOUND = 1.25
+SPARE = 2.0
+#: KV cache of a replica that does not say how large it is: a 7B model on a card of 40 GB
+USUAL_KV_TOKENS = 200_000
+#: share of it for beginnings of prompts; the rest is for answers and for what nobody repeats
+FOR_PROMPTS = 0.8
+#: share of a prompt that a named session's home is worth where nobody knows that it has been anywhere
+NAMED = 0.5
+#: share of the newest request in the running shares below
+NEW = 0.02
+#: a smaller share of others' load is an error of the estimate
+LONE = 0.05
+
+_new = tuple.__new__
+
+
+class _Record:
+    """What is known of one replica."""
+
+    __slots__ = ("foreign", "listed", "load", "replica", "sample", "slot", "speed", "units")
+
+    def __init__(self, replica: ReplicaLoad, slot: int) -> None:
+        self.replica = replica
+        self.slot = slot
+        self.listed = False
+        #: requests there when it was scored last, and that score without the factor
+        self.load = 0.0
+        self.foreign = 0.0
+        self.units = 0.0
+        self.speed = Speed()
+        self.sample: LoadSample | None = None
+
+
+class PrefixAffinity(QueueDepth):
+    """cost = (queue_depth's score × 256 tokens + prompt tokens − expected hit) × seconds per token of the replica.
+
+    queue_depth counts a request that is there as 256 prompt tokens; here both are tokens that come before the first
+    token of the new one, so the two add up. Where nothing is cached the prompt costs the same everywhere, and the
+    choice is queue_depth's, ties and chance included.
+
+    The expected hit is what PrefixIndex believes, × Trust. Where other gateways or workers send to the same replicas,
+    a conversation that nobody here has seen is worth something at its home on the Ring: there they look for it too.
+    """
+
+    name = "prefix_affinity"
+    observes = True
+    reason = "prefix_affinity: soonest first token, nothing cached"
+    cached_here = "prefix_affinity: soonest first token, part of the prompt is cached"
+    cached_elsewhere = "prefix_affinity: soonest first token, where more is cached would take longer"
+    at_home = "prefix_affinity: home of the conversation"
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.index = PrefixIndex()
+        self.trust = Trust()
+        self._ring = Ring()
+        self._speeds = Speeds()
+        self._records: dict[str, _Record] = {}
+        self._slots: list[_Record | None] = []
+        #: replicas that can be chosen: a bit for each slot, their number, the requests they have
+        self._open = 0
+        self._count = 0
+        self._total = 0.0
+        #: of these, other gateways' and workers'
+        self._foreign = 0.0
+        #: running means: share of the load that is not ours; tokens of a prompt that some replica had
+        self.others = 0.0
+        self.reused = 0.0
+        self._turn = 0
+        self._chosen = 0
+
+    # -- replicas
+
+    def score(self, replica: ReplicaLoad) -> float:
+        """In requests of the pool's usual replica, without any prompt."""
+        record = self._records.get(replica.id)
+        return self._units(replica) if record is None else record.speed.factor * self._units(replica)
+
+    def _units(self, replica: ReplicaLoad) -> float:
+        """queue_depth's score, with less weight on what is read from gauges the more of the load is others'.
+
+        Everybody reads the same gauges up to a second late and sends to whoever was idle then: with 16 gateways the one
+        that believes them has twice the tail of the one that counts only its own requests.
+        """
+        units = super().score(replica)
+        belief = self._belief()
+        return units if belief == 1.0 else belief * units + (1.0 - belief) * own_work(replica)
+
+    def _belief(self) -> float:
+        """Weight of what gauges say of others' requests: 1 where there are none."""
+        return 1.0 if self.others < LONE else (1.0 - self.others) ** 2
+
+    def add(self, replica: ReplicaLoad) -> None:
+        record = self._records.get(replica.id)
+        if record is None or record.replica is not replica:
+            record = self._meet(replica)
+        self._put(replica.id, self._note(record))
+        if not record.listed:
+            record.listed = True
+            self._open |= 1 << record.slot
+            self._count += 1
+            self._total += record.load
+            self._foreign += record.foreign
+
+    def update(self, replica: ReplicaLoad) -> None:
+        self._changed[replica.id] = replica
+        record = self._records[replica.id]
+        if replica.sample is not record.sample:
+            self._read(record, replica.sample)
+
+    def _note(self, record: _Record) -> float:
+        """Its load has changed: what of it the choice needs. Returns the score."""
+        replica = record.replica
+        foreign = replica.foreign
+        load = replica.in_flight + foreign
+        if record.listed:
+            self._total += load - record.load
+            self._foreign += foreign - record.foreign
+        record.load = load
+        record.foreign = foreign
+        record.units = units = self._units(replica)
+        return record.speed.factor * units
+
+    def remove(self, replica: ReplicaLoad) -> None:
+        super().remove(replica)
+        record = self._records.get(replica.id)
+        if record is not None and record.listed:
+            record.listed = False
+            self._open &= ~(1 << record.slot)
+            self._count -= 1
+            self._total = self._total - record.load if self._count else 0.0
+            self._foreign = self._foreign - record.foreign if self._count else 0.0
+
+    def forget(self, replica: ReplicaLoad) -> None:
+        super().forget(replica)
+        record = self._records.pop(replica.id, None)
+        if record is not None:
+            self._slots[record.slot] = None
+            self.index.drop(record.slot)
+            self._ring.remove(record.slot)
+
+    def lost_cache(self, replica: ReplicaLoad) -> None:
+        record = self._records.get(replica.id)
+        if record is not None:
+            self.index.add(record.slot, self._capacity(replica))
+
+    def _meet(self, replica: ReplicaLoad) -> _Record:
+        """A replica that is new, or came back as another one under the same name."""
+        known = self._records.get(replica.id)
+        if known is not None:
+            self.forget(known.replica)
+        if None in self._slots:
+            slot = self._slots.index(None)
+        else:
+            slot = len(self._slots)
+            self._slots.append(None)
+        record = self._records[replica.id] = self._slots[slot] = _Record(replica, slot)
+        self.index.add(slot, self._capacity(replica))
+        self._ring.add(replica.id, slot)
+        return record
+
+    def _capacity(self, replica: ReplicaLoad) -> float:
+        """Tokens of its cache for prompts that come from here."""
+        tokens = 1.0 / replica.kv_per_token if replica.kv_per_token else USUAL_KV_TOKENS
+        return tokens * FOR_PROMPTS
+
+    def _read(self, record: _Record, sample: LoadSample | None) -> None:
+        before, record.sample = record.sample, sample
+        if before is None or sample is None:
+            return
+        if restarted(before, sample):
+            self.lost_cache(record.replica)
+        else:
+            self.trust.read(before, sample)
+            self.index.resize(record.slot, self._capacity(record.replica))
+
+    # -- the choice
+
+    def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
+        changed = self._changed
+        if changed:
+            for id in changed:
+                self._put(id, self._note(self._records[id]))
+            changed.clear()
+        first = self._best(exclude)
+        if first is None:
+            return None
+        if self._total > 0.0:
+            self._chosen += 1
+            self.others += max(NEW, 1.0 / self._chosen) * (self._foreign / self._total - self.others)
+        seconds = self._speeds.line.slope / PREFILL_PER_REQUEST
+        if prefix is None:
+            return _new(Decision, (first[2], self.reason, first[0] * seconds, 0))
+        least = best = self._records[first[2]]
+        tokens, share = prefix.tokens, self.trust.share
+        self._turn = (self._turn + 1) % len(self._slots)
+        rivals, hit = self._rivals(prefix, least.slot)
+        cached = hit
+        cost = least.speed.factor * (least.units + (tokens - share * hit) * PREFILL_PER_REQUEST)
+        reason = self.reason
+        # others' requests count as many as gauges say as far as these are believed, else as many as everywhere
+        doubt = 1.0 - self._belief()
+        most = (BOUND * self._total - doubt * self._foreign) / self._count + SPARE
+        for slot, there, worth in rivals:
+            record = self._slots[slot]
+            assert record is not None
+            if there > cached:
+                cached = there
+            rival = record.speed.factor * (record.units + (tokens - worth) * PREFILL_PER_REQUEST)
+            if (
+                rival < cost
+                and (record.load - doubt * record.foreign < most or record is least)
+                and record.replica.id not in exclude
+            ):
+                best, cost, hit = record, rival, there
+                reason = self.at_home if worth > there else self.reason
+        if reason is self.reason and cached:
+            reason = self.cached_here if hit else self.cached_elsewhere
+        self._remember(best, prefix, hit, cached)
+        return _new(Decision, (best.replica.id, reason, cost * seconds, min(tokens, int(share * hit))))
+
+    def lowest(
+        self, count: int, exclude: Collection[str] = (), prefix: Prefix | None = None
+    ) -> list[tuple[float, str]]:
+        seconds = self._speeds.line.slope / PREFILL_PER_REQUEST
+        scores = {id: score for score, id in super().lowest(count, exclude)}
+        if prefix is not None:
+            records, share = self._records, self.trust.share
+            worths = {id: share * self.index.hit(records[id].slot, prefix.keys) for id in scores}
+            for slot, _, worth in self._rivals(prefix, len(self._slots))[0]:
+                record = self._slots[slot]
+                if record is not None and (id := record.replica.id) not in exclude:
+                    worths[id] = max(worth, worths.get(id, 0.0))
+            for id, worth in worths.items():
+                record = records[id]
+                uncached = (prefix.tokens - worth) * PREFILL_PER_REQUEST * record.speed.factor
+                scores[id] = self.score(record.replica) + uncached
+        return sorted((score * seconds, id) for id, score in scores.items())[:count]
+
+    def _rivals(self, prefix: Prefix, least: int) -> tuple[list[tuple[int, int, float]], int]:
+        """(slot, tokens cached there, tokens that speak for it) of replicas for which more than the load speaks; and
+        what the least loaded one, in slot `least`, has cached. Who has no more than that one is not worth a look."""
+        _, keys, home, session = prefix
+        share = self.trust.share
+        holders, hit = self.index.holders(keys, self._open, least, CANDIDATES, self._turn)
+        found = [(slot, there, share * there) for slot, there in holders]
+        worth = self.others * self.reused if self.others >= LONE else 0.0
+        if session:
+            known = self.index.session(session)
+            if known is not None and self._open >> known[0] & 1:
+                there = min(known[1], prefix.tokens)
+                found.append((known[0], there, share * there))
+                return found, hit
+            home = session
+            worth = max(worth, NAMED * prefix.tokens)
+        if home and worth > 0.0:
+            slot = self._ring.home(home, self._open)
+            if slot is not None:
+                there = self.index.hit(slot, keys)
+                found.append((slot, there, share * there + worth))
+        return found, hit
+
+    def _remember(self, record: _Record, prefix: Prefix, hit: int, cached: int) -> None:
+        """The prompt goes there, where `hit` tokens of it are; `cached`: the most of it that any replica has."""
+        tokens = prefix.tokens
+        self.index.put(record.slot, prefix.keys, tokens, prefix.session)
+        self.trust.sent(tokens, hit if hit < tokens else tokens)
+        self.reused += NEW * (cached - self.reused)
+
+    # -- speeds
+
+    def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
+        """Streamed answers tell of speeds; of others the first byte is the last."""
+        if outcome.ahead and outcome.first_content_s is not None and outcome.decode_s is None:
+            record = self._records.get(replica.id)
+            if record is not None:
+                self._speeds.observe(record.speed, len(self._records), outcome.ahead, outcome.first_content_s)
