@@ -1,62 +1,54 @@
-"""vLLM's V1 scheduler as a model: continuous batching, chunked prefill, paged KV, preemption by recompute.
+"""vLLM's V1 scheduler as a model: continuous batching, chunked prefill, paged KV, prefix cache, preemption.
 
-An outside clock drives it, so the same engine runs in the simulator (virtual time) and in the emulator (wall time):
+Two ways to drive it. On an outside clock, one step at a time (the emulator):
 
     engine.add("r1", prompt_tokens=100, output_tokens=50, now=t)
     while (step := engine.step(t)) is not None:
         t += step.duration_s            # the step's tokens come out now
 
+On its own clock, from event to event (the simulator):
+
+    for event in engine.advance(now):   # first tokens, last tokens and preemptions up to now
+        ...
+    engine.add("r2", 500, 200, now)     # always after advance(now); abort() likewise
+    wake_at = engine.next_at()          # nothing comes out before; call it when all that happens at `now` is said
+
+next_at() may be early (then advance gives nothing, and next_at is asked again), never late; an add or abort makes it
+out of date. It also starts the step that begins now, so who is added later at the same instant waits for the next.
+
+This class runs step after step and is the reference. FastEngine (fast.py) has the same interface and gives the same
+events at the same times, to the last bit, and jumps over steps in which nothing changes.
+
 As in vLLM, a step first gives tokens to the running requests in order (one each when decoding, a chunk when still
 prefilling), preempting from the tail when KV blocks run out; then, if nobody was preempted, admits waiting requests
-first come, first served, while sequence slots, token budget and KV blocks last.
+in order, while sequence slots, token budget and KV blocks last.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
-from typing import NamedTuple
+import math
+from collections.abc import Sequence as Ids
 
 from kilocard.core.errors import EngineError
 from kilocard.perf.profile import Profile
 from kilocard.sim.kv import BlockPool
+from kilocard.sim.prefix_pool import PrefixPool, block_keys
 from kilocard.sim.sequence import Sequence
+from kilocard.sim.step import SECOND, Counters, Event, StepResult, StepTimes, Stretch
+from kilocard.sim.waiting import Policy, urgency, waiting_queue
 
-
-class StepResult(NamedTuple):
-    """What one step does. Its tokens come out `duration_s` after its start."""
-
-    duration_s: float
-    #: (request id, tokens that come out), in batch order
-    emitted: list[tuple[str, int]]
-    #: requests whose last token is among the emitted
-    finished: list[str]
-    #: requests that got their first slot
-    admitted: list[str]
-    preempted: list[str]
-    prefill_tokens: int
-    decode_seqs: int
-
-
-@dataclass(slots=True)
-class Counters:
-    """Since the engine's start, in requests or tokens."""
-
-    steps: int = 0
-    added: int = 0
-    finished: int = 0
-    aborted: int = 0
-    #: each preemption when it happens
-    preempted: int = 0
-    #: as vLLM exports it: a preemption is counted with the next output of its victim, so it lags
-    preemptions_reported: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    prefix_queries: int = 0
-    prefix_hits: int = 0
+__all__ = ["Counters", "Engine", "Event", "StepResult", "Stretch"]
 
 
 class Engine:
+    """Limits that are None are the profile's.
+
+    `prefix_cache`: prompts added with `blocks` share their KV. `watermark`: share of the KV blocks that an admission
+    leaves free while others run (vLLM: 0). `long_prefill_token_threshold`: tokens of one prompt in one step at most,
+    while there are other requests (0: no limit, vLLM's default). `record`: keep `stretches`, from which the times of
+    all tokens can be had.
+    """
+
     def __init__(
         self,
         profile: Profile,
@@ -64,23 +56,46 @@ class Engine:
         max_num_seqs: int | None = None,
         kv_tokens: int | None = None,
         max_num_batched_tokens: int | None = None,
+        prefix_cache: bool = False,
+        policy: Policy = "fcfs",
+        watermark: float = 0.0,
+        long_prefill_token_threshold: int = 0,
+        record: bool = False,
     ) -> None:
         self.profile = profile
         self.max_num_seqs = max_num_seqs or profile.max_num_seqs
         self.token_budget = max_num_batched_tokens or profile.max_num_batched_tokens
         self.kv_tokens = kv_tokens or profile.kv_tokens
-        if self.max_num_seqs < 1 or self.token_budget < 1:
-            raise EngineError("max_num_seqs and max_num_batched_tokens must be 1 or more")
+        self.long_prefill_token_threshold = long_prefill_token_threshold
+        if self.max_num_seqs < 1 or self.token_budget < 1 or long_prefill_token_threshold < 0:
+            raise EngineError("max_num_seqs and max_num_batched_tokens must be 1 or more, the threshold 0 or more")
         blocks = self.kv_tokens // profile.block_size
         if blocks < 2:
             raise EngineError(f"{self.kv_tokens} KV tokens are less than two blocks of {profile.block_size}")
+        if not 0 <= watermark < 1:
+            raise EngineError(f"watermark {watermark} is not a share of the KV blocks, from 0 to less than 1")
         #: vLLM keeps one block for itself (the null block)
-        self.pool = BlockPool(blocks - 1, profile.block_size)
+        self.pool = (PrefixPool if prefix_cache else BlockPool)(blocks - 1, profile.block_size)
+        self.prefix_cache = prefix_cache
+        self.policy = policy
         self.counters = Counters()
+        self.stretches: list[Stretch] | None = [] if record else None
+        self._watermark = int(watermark * blocks)
+        self._times = StepTimes(profile)
         self._sequences: dict[str, Sequence] = {}
-        self._waiting: deque[Sequence] = deque()
-        self._running: list[Sequence] = []
+        self._waiting = waiting_queue(policy)
+        #: in the order of admission (the values mean nothing)
+        self._running: dict[Sequence, None] = {}
+        #: of the last step: who got a first and who a last token
+        self._firsts: list[Sequence] = []
         self._leaving: list[Sequence] = []
+        self._places = 0
+        # Its own clock: end of the last step, which is the start of the next; `busy`: that end is still to come.
+        self._now = 0
+        self._now_s = 0.0
+        self._busy = False
+        self._clocked = False
+        self._events: list[Event] = []
 
     # gauges
 
@@ -110,11 +125,21 @@ class Engine:
     # requests
 
     def add(
-        self, request_id: str, prompt_tokens: int, output_tokens: int, now: float, *, cached_tokens: int = 0
+        self,
+        request_id: str,
+        prompt_tokens: int,
+        output_tokens: int,
+        now: float,
+        *,
+        blocks: Ids[int] = (),
+        block_tokens: int = 0,
+        cached_tokens: int = 0,
+        priority: int = 0,
     ) -> None:
         """Queue a request. EngineError if it could never run: it is refused now, not stuck later.
 
-        `cached_tokens` is what the caller's prefix cache knows of the prompt; whole blocks of it are not computed,
+        `blocks` are ids of the prompt's prefix blocks of `block_tokens` tokens, as WorkloadRequest has them. Without
+        prefix_cache, `cached_tokens` is what the caller knows of such a cache: whole blocks of it are not computed,
         and never the whole prompt, since the last position must be computed to get a token.
         """
         if request_id in self._sequences:
@@ -126,12 +151,25 @@ class Engine:
                 f"request {request_id} needs {prompt_tokens + output_tokens} KV tokens, the engine has "
                 f"{self.largest_request}: raise kv_tokens or lower max_model_len"
             )
-        block = self.pool.block_size
-        cached = min(cached_tokens, prompt_tokens - 1) // block * block
-        sequence = Sequence(request_id, prompt_tokens, output_tokens, cached, now)
-        self._sequences[request_id] = sequence
-        self._waiting.append(sequence)
+        if self._clocked and now > self._now_s:
+            if not self.idle:
+                raise AssertionError(f"advance({now}) comes before what happens at {now}")
+            self._set_now(round(now * SECOND))
+        block_size = self.pool.block_size
+        cached = 0
+        keys: tuple[int, ...] = ()
+        if self.prefix_cache:
+            if blocks:
+                keys = block_keys(blocks, block_tokens, block_size, prompt_tokens)
+        else:
+            cached = min(cached_tokens, prompt_tokens - 1) // block_size * block_size
         self.counters.added += 1
+        sequence = Sequence(request_id, prompt_tokens, output_tokens, cached, now, self.counters.added, priority, keys)
+        self._sequences[request_id] = sequence
+        self._enqueue(sequence)
+
+    def _enqueue(self, sequence: Sequence) -> None:
+        self._waiting.add(sequence)
 
     def abort(self, request_id: str) -> bool:
         """Drop a request and free its slot and blocks at once. False if it is not (or no longer) here."""
@@ -140,151 +178,229 @@ class Engine:
             return False
         del self._sequences[request_id]
         if sequence.running:
-            self._running.remove(sequence)
-            self._release(sequence)
+            del self._running[sequence]
+            sequence.running = False
+            self.pool.release(sequence)
         else:
             self._waiting.remove(sequence)
         self.counters.aborted += 1
         return True
 
+    # its own clock
+
+    def advance(self, until: float) -> list[Event]:
+        """Run all steps that start before `until`; what has come out by then, in order of time."""
+        self._clocked = True
+        while True:
+            if self._busy:
+                if self._now_s > until:
+                    break
+                self._end_step()
+            if self._now_s >= until or (not self._running and not self._waiting):
+                break
+            self._commit(until)
+        events = self._events
+        if events:
+            self._events = []
+        return events
+
+    def next_at(self) -> float:
+        """When the next event may come, in seconds; infinity when idle. Starts the step that begins now."""
+        self._clocked = True
+        if not self._busy:
+            if not self._running and not self._waiting:
+                return math.inf
+            self._commit(self._now_s)
+        return self._now_s
+
+    def _commit(self, until: float) -> None:
+        """Start the step that begins now. (Or, in a faster engine: all up to the first that begins at `until`.)"""
+        step = self._step(self._now_s)
+        for request_id in step.preempted:
+            self._events.append(Event(self._now_s, "preempted", request_id, self._sequences[request_id].tokens))
+        if self.stretches is not None:
+            self.stretches.append(Stretch(self._now, 1, step.duration_ps, 0, len(step.emitted)))
+        self._set_now(self._now + step.duration_ps)
+        self._busy = True
+
+    def _set_now(self, now: int) -> None:
+        self._now = now
+        self._now_s = now / SECOND
+
+    def _end_step(self) -> None:
+        self._busy = False
+        at_s, events = self._now_s, self._events
+        for sequence in self._firsts:
+            if sequence.running:  # else it was aborted meanwhile
+                events.append(Event(at_s, "first", sequence.request_id, sequence.cached))
+        for sequence in self._leaving:
+            events.append(Event(at_s, "finished", sequence.request_id, sequence.output))
+        self.settle()
+
     # steps
 
     def settle(self) -> None:
         """The last step is over: what finished in it leaves. step() does this itself; the gauges stay true between."""
+        if self._firsts:
+            self._firsts.clear()
         if not self._leaving:
             return
         for sequence in self._leaving:
-            self._release(sequence)
+            sequence.running = False
+            del self._running[sequence]
             del self._sequences[sequence.request_id]
+            self.pool.release(sequence)
         self._leaving.clear()
-        self._running = [sequence for sequence in self._running if sequence.running]
 
     def step(self, now: float) -> StepResult | None:
         """Schedule one step that starts at `now`. None when there is nothing to do."""
         self.settle()
         if not self._running and not self._waiting:
             return None
-        batch, prefill_tokens, decode_seqs, kv_read, attended, preempted = self._schedule_running()
+        return self._step(now)
+
+    def _step(self, now: float) -> StepResult:
+        batch, preempted = self._schedule_running()
         admitted: list[str] = []
         if not preempted and self._waiting:
-            prefill_tokens, kv_read, attended = self._admit(
-                batch, prefill_tokens, decode_seqs, kv_read, attended, admitted, now
-            )
-        if not batch:
+            budget = self.token_budget
+            for _, new in batch:
+                budget -= new
+            batch += self._admit(budget, now, admitted)
+        if not batch and not preempted:
             raise AssertionError("the engine has requests and can run none of them")
-        emitted, finished = self._emit(batch)
-        self.counters.steps += 1
-        duration = self.profile.step_s(prefill_tokens, decode_seqs, kv_read, attended)
-        return StepResult(duration, emitted, finished, admitted, preempted, prefill_tokens, decode_seqs)
-
-    def _schedule_running(self) -> tuple[list[Sequence], int, int, int, float, list[str]]:
-        """(batch, prefill tokens, decoding sequences, KV tokens read, pairs of prefill attention, preempted ids)."""
-        running, pool = self._running, self.pool
-        block_size = pool.block_size
-        budget = self.token_budget
-        prefill_tokens = decode_seqs = kv_read = index = 0
+        prefill_tokens = decode_seqs = kv_read = 0
         attended = 0.0
-        preempted: list[str] = []
-        batch: list[Sequence] = []
-        while index < len(running) and budget > 0:
-            sequence = running[index]
-            computed = sequence.computed
-            new = sequence.prompt + sequence.emitted - computed
-            if new > budget:
-                new = budget
-            computed += new
-            if computed > sequence.blocks * block_size and not self._grow(sequence, computed, preempted):
-                break  # it was the last one running, and is preempted itself
+        for sequence, new in batch:
+            kv_read += sequence.computed
             if sequence.emitted and new == 1:
                 decode_seqs += 1
             else:
                 prefill_tokens += new
-                attended += new * (computed - new / 2)
-            sequence.computed = computed
-            kv_read += computed
+                attended += new * (sequence.computed - new / 2)
+        emitted: list[tuple[str, int]] = []
+        finished: list[str] = []
+        for sequence, _ in batch:
+            if sequence.computed == sequence.prompt + sequence.emitted:  # else in mid-prefill
+                self._emit(sequence)
+                emitted.append((sequence.request_id, 1))
+                if sequence.done:
+                    finished.append(sequence.request_id)
+        self.counters.steps += 1
+        # By priority, the first in order may be the one to be thrown out, and nothing is left to run: vLLM schedules
+        # anew at once.
+        duration = 0
+        if batch:
+            duration = self._times.of(prefill_tokens, decode_seqs, attended) + self._times.kv_ps * kv_read
+        return StepResult(
+            duration / SECOND, emitted, finished, admitted, preempted, prefill_tokens, decode_seqs, duration
+        )
+
+    def _schedule_running(self) -> tuple[list[tuple[Sequence, int]], list[str]]:
+        """((sequence, new tokens) of the batch, preempted ids)."""
+        order = list(self._running)
+        block_size = self.pool.block_size
+        budget = self.token_budget
+        most = self._most_of_one_prompt()
+        index = 0
+        preempted: list[str] = []
+        batch: list[tuple[Sequence, int]] = []
+        while index < len(order) and budget > 0:
+            sequence = order[index]
+            new = min(sequence.prompt + sequence.emitted - sequence.computed, most, budget)
+            need = -(-(sequence.computed + new) // block_size) - sequence.blocks
+            while need > 0 and not self.pool.take(need):
+                victim = self._victim()
+                place = order.index(victim)
+                del order[place]
+                if place < index:
+                    index -= 1
+                    budget += batch.pop(place)[1]
+                self._preempt(victim)
+                preempted.append(victim.request_id)
+                if victim is sequence:
+                    return batch, preempted
+            sequence.blocks += max(0, need)
+            sequence.computed += new
+            self.pool.fill(sequence)
             budget -= new
-            batch.append(sequence)
+            batch.append((sequence, new))
             index += 1
-        return batch, prefill_tokens, decode_seqs, kv_read, attended, preempted
+        return batch, preempted
 
-    def _grow(self, sequence: Sequence, tokens: int, preempted: list[str]) -> bool:
-        """Get the blocks for `tokens`, from the tail of the running requests if need be."""
-        need = self.pool.blocks_for(tokens) - sequence.blocks
-        while not self.pool.take(need):
-            victim = self._running.pop()
-            self._release(victim)
-            victim.computed = 0
-            victim.preempted += 1
-            victim.unreported += 1
-            self._waiting.appendleft(victim)
-            self.counters.preempted += 1
-            preempted.append(victim.request_id)
-            if victim is sequence:
-                return False
-        sequence.blocks += need
-        return True
+    def _victim(self) -> Sequence:
+        if self.policy == "priority":
+            return max(self._running, key=urgency)
+        return next(reversed(self._running))
 
-    def _admit(
-        self,
-        batch: list[Sequence],
-        prefill_tokens: int,
-        decode_seqs: int,
-        kv_read: int,
-        attended: float,
-        admitted: list[str],
-        now: float,
-    ) -> tuple[int, int, float]:
-        budget = self.token_budget - prefill_tokens - decode_seqs
+    def _preempt(self, victim: Sequence) -> None:
+        del self._running[victim]
+        victim.running = False
+        self.pool.release(victim)
+        victim.computed = 0
+        victim.preempted += 1
+        victim.unreported += 1
+        self._waiting.put_back(victim)
+        self.counters.preempted += 1
+
+    def _most_of_one_prompt(self) -> int:
+        """Tokens that one request gets in a step at most."""
+        threshold = self.long_prefill_token_threshold
+        if threshold and len(self._running) + len(self._waiting) > 1:
+            return threshold
+        return self.token_budget
+
+    def _admit(self, budget: int, now: float, admitted: list[str]) -> list[tuple[Sequence, int]]:
+        """(sequence, new tokens) of those that come in. `admitted` gets the ids of those that never ran before."""
         waiting, running, pool = self._waiting, self._running, self.pool
+        block_size = pool.block_size
+        most = self._most_of_one_prompt()
+        batch: list[tuple[Sequence, int]] = []
         while waiting and budget > 0 and len(running) < self.max_num_seqs:
-            sequence = waiting[0]
+            sequence = waiting.head()
+            match = pool.match(sequence)
             total = sequence.prompt + sequence.emitted
-            new = min(total - sequence.cached, budget)
-            need = pool.blocks_for(sequence.cached + new)
             # The whole prompt must fit, not the first chunk alone (vLLM's scheduler_reserve_full_isl): else two long
             # prompts let each other in and then preempt each other.
-            if pool.blocks_for(total) > pool.free or not pool.take(need):
+            whole = -(-total // block_size) - match.blocks
+            if whole + match.idle + (self._watermark if running else 0) > pool.free:
                 break
-            waiting.popleft()
-            running.append(sequence)
-            sequence.running = True
-            sequence.blocks = need
+            waiting.pop()
+            if self.prefix_cache:
+                pool.adopt(sequence, match)
+                sequence.cached = match.blocks * block_size
+            new = min(total - sequence.cached, most, budget)
             sequence.computed = sequence.cached + new
+            blocks = -(-sequence.computed // block_size)
+            if not pool.take(blocks - sequence.blocks):
+                raise AssertionError("less room for a chunk than for its whole prompt")
+            sequence.blocks = blocks
+            pool.fill(sequence)
+            running[sequence] = None
+            sequence.running = True
+            self._places += 1
+            sequence.place = self._places
             if sequence.admitted_at is None:
                 sequence.admitted_at = now
                 admitted.append(sequence.request_id)
                 self.counters.prefix_queries += sequence.prompt
                 self.counters.prefix_hits += sequence.cached
-            prefill_tokens += new
-            kv_read += sequence.computed
-            attended += new * (sequence.computed - new / 2)
             budget -= new
-            batch.append(sequence)
-        return prefill_tokens, kv_read, attended
+            batch.append((sequence, new))
+        return batch
 
-    def _emit(self, batch: list[Sequence]) -> tuple[list[tuple[str, int]], list[str]]:
+    def _emit(self, sequence: Sequence) -> None:
+        """Its next token comes out of this step."""
         counters = self.counters
-        emitted: list[tuple[str, int]] = []
-        finished: list[str] = []
-        for sequence in batch:
-            if sequence.computed < sequence.prompt + sequence.emitted:
-                continue  # in mid-prefill
-            if not sequence.emitted:
-                counters.prompt_tokens += sequence.prompt
-            if sequence.unreported:
-                counters.preemptions_reported += sequence.unreported
-                sequence.unreported = 0
-            sequence.emitted += 1
-            emitted.append((sequence.request_id, 1))
-            if sequence.emitted == sequence.output:
-                sequence.done = True
-                self._leaving.append(sequence)
-                finished.append(sequence.request_id)
-        counters.generation_tokens += len(emitted)
-        counters.finished += len(finished)
-        return emitted, finished
-
-    def _release(self, sequence: Sequence) -> None:
-        self.pool.give(sequence.blocks)
-        sequence.blocks = 0
-        sequence.running = False
+        if not sequence.emitted:
+            counters.prompt_tokens += sequence.prompt
+            self._firsts.append(sequence)
+        if sequence.unreported:
+            counters.preemptions_reported += sequence.unreported
+            sequence.unreported = 0
+        sequence.emitted += 1
+        counters.generation_tokens += 1
+        if sequence.emitted == sequence.output:
+            sequence.done = True
+            self._leaving.append(sequence)
+            counters.finished += 1

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kilocard.sim.prefix_pool import Cached
+    from kilocard.sim.sequence import Sequence
+
+
+class Match(NamedTuple):
+    """What the prefix cache has of a waiting request's tokens."""
+
+    #: blocks of its keys
+    named: list[Cached]
+    #: blocks of its own, from before a preemption
+    own: int
+    #: how many of all these nobody holds now: they count as free, and are no longer when it takes them
+    idle: int
+
+    @property
+    def blocks(self) -> int:
+        return len(self.named) + self.own
+
+
+NO_MATCH = Match([], 0, 0)
+
 
 class BlockPool:
-    """`total` usable blocks of `block_size` tokens. A sequence holds whole blocks; the last one may be part empty."""
+    """`total` usable blocks of `block_size` tokens. A sequence holds whole blocks; the last one may be part empty.
+
+    Without a prefix cache (PrefixPool has one): blocks are a number.
+    """
 
     __slots__ = ("block_size", "free", "total")
 
@@ -24,6 +51,21 @@ class BlockPool:
             return False
         self.free -= blocks
         return True
+
+    def match(self, sequence: Sequence) -> Match:
+        """What is cached of a waiting request. Changes nothing."""
+        return NO_MATCH
+
+    def adopt(self, sequence: Sequence, match: Match) -> None:
+        """The matched blocks are the sequence's now."""
+
+    def fill(self, sequence: Sequence) -> None:
+        """Blocks of its prompt are full (or will be when the step is over): others may find them."""
+
+    def release(self, sequence: Sequence) -> None:
+        """All its blocks are free again."""
+        self.give(sequence.blocks)
+        sequence.blocks = 0
 
     def give(self, blocks: int) -> None:
         self.free += blocks
