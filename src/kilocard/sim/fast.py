@@ -1,10 +1,8 @@
 """The engine model that jumps: same events, same times, same counters as Engine, without a turn per step or token.
 
-Sequences that decode all get one token a step. So they are kept as a group: how many, the sum of their contexts, how
-many need a new KV block at each step (a context crosses a block's edge every block_size steps), and a heap of the
-steps at which they end. While nobody prefills and nobody can be admitted, nothing changes until the next of them ends
-or memory runs out, and k steps are one sum: with c for the batch and r for each KV token read,
-k·c + r·(k·contexts + sequences·k(k−1)/2), in whole picoseconds and thus exact.
+Sequences that decode are kept as a group (group.py). While nobody prefills and nobody can be admitted, nothing changes
+until the next of them ends or memory runs out, and k steps are one sum: with c for the batch and r for each KV token
+read, k·c + r·(k·contexts + sequences·k(k−1)/2), in whole picoseconds and thus exact.
 
 A step with a prompt in it is done one by one, but touches only the sequences that prefill. Where the reference's order
 of the running requests matters (memory or the token budget doesn't reach round), the group is dissolved and the
@@ -14,12 +12,13 @@ reference does the step.
 from __future__ import annotations
 
 import math
-from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any
+from typing import Unpack
 
 from kilocard.perf.profile import Profile
 from kilocard.sim.engine import Engine
+from kilocard.sim.group import Group
+from kilocard.sim.limits import Limits
 from kilocard.sim.sequence import Sequence
 from kilocard.sim.step import SECOND, StepResult, Stretch
 
@@ -27,21 +26,11 @@ _PLACE = attrgetter("place")
 
 
 class FastEngine(Engine):
-    """Takes Engine's arguments."""
-
-    def __init__(self, profile: Profile, **limits: Any) -> None:
-        super().__init__(profile, **limits)
-        #: decoding sequences are in the group, and their own counts lag behind
+    def __init__(self, profile: Profile, *, record: bool = False, **limits: Unpack[Limits]) -> None:
+        super().__init__(profile, record=record, **limits)
+        self._group = Group(self._times, self.pool.block_size)
+        #: all running sequences are in the group or prefilling; else the group is empty
         self._grouped = False
-        #: steps of the group
-        self._clock = 0
-        self._decoding = 0
-        #: prompt and output tokens of all of the group: the KV tokens that its next step reads
-        self._contexts = 0
-        #: how many of the group need a new block in a step at clock ≡ place
-        self._edges = [0] * self.pool.block_size
-        #: (clock at the last token, place, sequence); entries of those that left stay until they come up
-        self._ends: list[tuple[int, int, Sequence]] = []
         self._prefilling: list[Sequence] = []
         #: the head of the waiting can't come in before something leaves
         self._blocked = False
@@ -63,7 +52,7 @@ class FastEngine(Engine):
         sequence = self._sequences.get(request_id)
         if sequence is not None and not sequence.done:
             if sequence.finish >= 0:
-                self._leave(sequence)
+                self._group.leave(sequence)
             elif self._grouped and sequence.running:
                 self._prefilling.remove(sequence)
             self._blocked = False
@@ -91,7 +80,7 @@ class FastEngine(Engine):
         if steps:
             if not self._busy:
                 self._begun = True
-            return (self._now + self._duration(steps)) / SECOND
+            return (self._now + self._group.duration(steps)) / SECOND
         if not self._busy:
             self._commit(self._now_s)
         return self._now_s
@@ -108,107 +97,44 @@ class FastEngine(Engine):
 
     def _steps_alike(self) -> int:
         """Steps from now in which the group decodes and nothing else happens but that one ends with the last."""
-        if not self._grouped and not self._group():
+        if not self._grouped and not self._form():
             return 0
-        sequences = self._decoding
-        if not sequences or self._prefilling or (self._waiting and not self._blocked):
+        if not self._group.sequences or self._prefilling or (self._waiting and not self._blocked):
             return 0
-        ends = self._ends
-        while ends[0][2].finish != ends[0][0] or ends[0][2].place != ends[0][1]:
-            heappop(ends)
-        steps = ends[0][0] - self._clock
-        free = self.pool.free
-        block_size = self.pool.block_size
-        if free >= (steps // block_size + 1) * sequences:
-            return steps
-        # As many as memory is enough for.
-        rounds = free // sequences
-        free -= rounds * sequences
-        possible = rounds * block_size
-        while possible < steps:
-            free -= self._edges[(self._clock + possible) % block_size]
-            if free < 0:
-                return possible
-            possible += 1
-        return steps
-
-    def _duration(self, steps: int) -> int:
-        """Picoseconds of the group's next steps."""
-        sequences = self._decoding
-        read = steps * self._contexts + sequences * (steps * (steps - 1) // 2)
-        return steps * self._times.decode(sequences) + self._times.kv_ps * read
+        return self._group.steps_alike(self.pool.free)
 
     def _jump(self, steps: int, until: float) -> None:
         """Those of the steps that begin before `until`; one at least if it has begun."""
-        now = self._now
-        if steps > 1 and (now + self._duration(steps - 1)) / SECOND >= until:
-            steps = self._before(until)
+        group, now = self._group, self._now
+        if steps > 1 and (now + group.duration(steps - 1)) / SECOND >= until:
+            steps = group.steps_before(now, until)
             if self._begun and not steps:
                 steps = 1
+        sequences = group.sequences
         if self.stretches is not None:
-            sequences, kv = self._decoding, self._times.kv_ps
-            first = self._duration(1)
-            self.stretches.append(Stretch(now, steps, first, kv * sequences, sequences))
-        taken = self._blocks_for(steps)
-        now += self._duration(steps)
-        if taken and not self.pool.take(taken):
+            self.stretches.append(Stretch(now, steps, group.duration(1), self._times.kv_ps * sequences, sequences))
+        if not self.pool.take(group.blocks_for(steps)):
             raise AssertionError("the jump went further than memory")
-        self._pass(steps)
+        self._set_now(now + group.duration(steps))
+        self._group_steps(steps)
         self.counters.steps += steps
-        self._set_now(now)
 
-    def _before(self, until: float) -> int:
-        """How many of the group's next steps begin before `until`."""
-        now = self._now
-        half = self._times.kv_ps * self._decoding / 2
-        rest = until * SECOND - now
-        linear = self._times.decode(self._decoding) + self._times.kv_ps * self._contexts - half
-        # half·i² + linear·i = rest; the float's answer is then set right
-        steps = max(0, int(2 * rest / (linear + math.sqrt(linear * linear + 4 * half * max(0.0, rest)))))
-        while (now + self._duration(steps)) / SECOND < until:
-            steps += 1
-        while steps and (now + self._duration(steps - 1)) / SECOND >= until:
-            steps -= 1
-        return steps
-
-    def _blocks_for(self, steps: int) -> int:
-        block_size = self.pool.block_size
-        if steps == 1:
-            return self._edges[self._clock % block_size]
-        rounds, rest = divmod(steps, block_size)
-        blocks = rounds * self._decoding
-        begin = self._clock % block_size
-        end = begin + rest
-        if end <= block_size:
-            return blocks + sum(self._edges[begin:end])
-        return blocks + sum(self._edges[begin:]) + sum(self._edges[: end - block_size])
-
-    def _pass(self, steps: int) -> None:
-        """The group has had so many steps; those whose last it was leave it."""
-        sequences = self._decoding
-        self._clock += steps
-        self._contexts += sequences * steps
-        self.counters.generation_tokens += sequences * steps
-        ends, clock = self._ends, self._clock
-        while ends and ends[0][0] <= clock:
-            finish, place, sequence = heappop(ends)
-            if sequence.finish == finish and sequence.place == place:
-                self._leave(sequence)
-                sequence.done = True
-                self._leaving.append(sequence)
-                self.counters.finished += 1
+    def _group_steps(self, steps: int) -> None:
+        self.counters.generation_tokens += self._group.sequences * steps
+        for sequence in self._group.step(steps):
+            sequence.done = True
+            self._leaving.append(sequence)
+            self.counters.finished += 1
 
     # the group
 
-    def _group(self) -> bool:
-        """Form it, if the next step can be done with it."""
+    def _form(self) -> bool:
+        """False if the next step can't be done with it."""
         if len(self._running) > min(self.pool.free, self.token_budget):
             return False
         for sequence in self._running:
-            if sequence.done:
-                continue
             if sequence.emitted and sequence.computed == sequence.prompt + sequence.emitted - 1:
-                self._join(sequence)
+                self._group.join(sequence)
             else:
                 self._prefilling.append(sequence)
         self._grouped = True
@@ -218,78 +144,54 @@ class FastEngine(Engine):
         if self._grouped:
             for sequence in self._running:
                 if sequence.finish >= 0:
-                    self._leave(sequence)
-            self._ends.clear()
+                    self._group.leave(sequence)
+            self._group.forget_ends()
             self._prefilling.clear()
             self._grouped = False
         self._blocked = False
-
-    def _join(self, sequence: Sequence) -> None:
-        offset = sequence.offset = self._clock - sequence.emitted
-        sequence.finish = offset + sequence.output
-        heappush(self._ends, (sequence.finish, sequence.place, sequence))
-        self._edges[(offset - sequence.prompt + 1) % self.pool.block_size] += 1
-        self._decoding += 1
-        self._contexts += sequence.prompt + sequence.emitted
-
-    def _leave(self, sequence: Sequence) -> None:
-        """Out of the group; its own counts are true again."""
-        block_size = self.pool.block_size
-        sequence.emitted = self._clock - sequence.offset
-        sequence.computed = sequence.prompt + sequence.emitted - 1
-        sequence.blocks = -(-sequence.computed // block_size)
-        sequence.finish = -1
-        self._edges[(sequence.offset - sequence.prompt + 1) % block_size] -= 1
-        self._decoding -= 1
-        self._contexts -= sequence.prompt + sequence.emitted
 
     # a step with prompts
 
     def _mixed_step(self) -> bool:
         """False, and nothing done, where the order of the running requests matters."""
-        decoding = self._decoding
-        budget = self.token_budget - decoding
-        if budget < 0:
-            return False
         pool, block_size = self.pool, self.pool.block_size
-        need = self._edges[self._clock % block_size]
+        budget = self.token_budget - self._group.sequences
+        need = self._group.blocks_for(1)
         batch: list[tuple[Sequence, int]] = []
-        prefilling = self._prefilling
-        if prefilling:
+        if self._prefilling:
             most = self._most_of_one_prompt()
-            for sequence in prefilling:
+            for sequence in self._prefilling:
                 new = min(sequence.prompt + sequence.emitted - sequence.computed, most)
                 if new > budget:
-                    if len(prefilling) > 1 or sequence is not next(reversed(self._running)):
+                    if len(self._prefilling) > 1 or sequence is not next(reversed(self._running)):
                         return False
                     new = budget
                 if new:
                     need += -(-(sequence.computed + new) // block_size) - sequence.blocks
                     budget -= new
                     batch.append((sequence, new))
-        if need and not pool.take(need):
+        if not pool.take(need):
             return False
         for sequence, new in batch:
             sequence.computed += new
             sequence.blocks = -(-sequence.computed // block_size)
             pool.fill(sequence)
         if self._waiting and not self._blocked and budget:
-            admitted = self._admit(budget, self._now_s, [])
-            for _, new in admitted:
+            for sequence, new in self._admit(budget, self._now_s, []):
                 budget -= new
+                batch.append((sequence, new))
+                self._prefilling.append(sequence)
             self._blocked = bool(self._waiting) and budget > 0
-            if admitted:
-                batch += admitted
-                prefilling += [sequence for sequence, _ in admitted]
-        self._run_step(batch, decoding)
+        self._run_step(batch)
         return True
 
-    def _run_step(self, batch: list[tuple[Sequence, int]], decoding: int) -> None:
+    def _run_step(self, batch: list[tuple[Sequence, int]]) -> None:
+        """The group decodes, and `batch` gets its new tokens."""
         prefill_tokens = 0
-        kv_read = self._contexts
+        tokens = decode_seqs = self._group.sequences
+        kv_read = self._group.contexts
         attended = 0.0
-        tokens = decode_seqs = decoding
-        self._pass(1)
+        self._group_steps(1)
         leaving = len(self._leaving)
         for sequence, new in batch:
             computed = sequence.computed
@@ -299,20 +201,16 @@ class FastEngine(Engine):
             else:
                 prefill_tokens += new
                 attended += new * (computed - new / 2)
-            if computed == sequence.prompt + sequence.emitted:
+            if computed == sequence.prompt + sequence.emitted:  # else in mid-prefill
                 tokens += 1
                 self._prefilling.remove(sequence)
                 self._emit(sequence)
                 if not sequence.done:
-                    self._join(sequence)
+                    self._group.join(sequence)
         if leaving and len(self._leaving) > leaving:
             self._leaving.sort(key=_PLACE)
         self.counters.steps += 1
-        if prefill_tokens:
-            duration = self._times.of(prefill_tokens, decode_seqs, attended)
-        else:
-            duration = self._times.decode(decode_seqs)
-        duration += self._times.kv_ps * kv_read
+        duration = self._times.of(prefill_tokens, decode_seqs, attended) + self._times.kv_ps * kv_read
         if self.stretches is not None:
             self.stretches.append(Stretch(self._now, 1, duration, 0, tokens))
         self._set_now(self._now + duration)
