@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+from kilocard.core.errors import EngineError
+from kilocard.perf.profile import Profile
 from kilocard.sim.waiting import Policy
 
 
@@ -20,3 +22,17 @@ class Limits(TypedDict):
     watermark: NotRequired[float]
     #: tokens of one prompt in one step at most, while there are other requests (0: no limit, vLLM's default)
     long_prefill_token_threshold: NotRequired[int]
+
+
+def check(limits: Limits, profile: Profile) -> None:
+    """Raises EngineError for what no engine could be started with."""
+    for name in ("max_num_seqs", "max_num_batched_tokens", "long_prefill_token_threshold"):
+        value = limits.get(name)
+        if isinstance(value, int) and value < 0:
+            raise EngineError(f"{name} is {value}: it must be 1 or more (0: the default)")
+    kv_tokens = limits.get("kv_tokens") or profile.kv_tokens
+    if kv_tokens < 2 * profile.block_size:
+        raise EngineError(f"{kv_tokens} KV tokens are less than two blocks of {profile.block_size}")
+    watermark = limits.get("watermark", 0.0)
+    if not 0 <= watermark < 1:
+        raise EngineError(f"watermark {watermark} is not a share of the KV blocks, from 0 to less than 1")

@@ -13,7 +13,7 @@ from typing import Unpack
 from kilocard.core.errors import EngineError
 from kilocard.perf.profile import Profile
 from kilocard.sim.kv import BlockPool
-from kilocard.sim.limits import Limits
+from kilocard.sim.limits import Limits, check
 from kilocard.sim.prefix_pool import PrefixPool, block_keys
 from kilocard.sim.sequence import Sequence
 from kilocard.sim.step import SECOND, Counters, StepResult, StepTimes
@@ -22,24 +22,19 @@ from kilocard.sim.waiting import urgency, waiting_queue
 
 class Scheduler:
     def __init__(self, profile: Profile, **limits: Unpack[Limits]) -> None:
+        """Raises EngineError for limits that no engine could have."""
+        check(limits, profile)
         self.profile = profile
         self.max_num_seqs = limits.get("max_num_seqs") or profile.max_num_seqs
         self.token_budget = limits.get("max_num_batched_tokens") or profile.max_num_batched_tokens
         self.kv_tokens = limits.get("kv_tokens") or profile.kv_tokens
         self.long_prefill_token_threshold = limits.get("long_prefill_token_threshold", 0)
-        if self.max_num_seqs < 1 or self.token_budget < 1 or self.long_prefill_token_threshold < 0:
-            raise EngineError("max_num_seqs and max_num_batched_tokens must be 1 or more, the threshold 0 or more")
-        blocks = self.kv_tokens // profile.block_size
-        if blocks < 2:
-            raise EngineError(f"{self.kv_tokens} KV tokens are less than two blocks of {profile.block_size}")
-        watermark = limits.get("watermark", 0.0)
-        if not 0 <= watermark < 1:
-            raise EngineError(f"watermark {watermark} is not a share of the KV blocks, from 0 to less than 1")
-        self._watermark = int(watermark * blocks)
         self.prefix_cache = limits.get("prefix_cache", False)
+        self.policy = limits.get("policy", "fcfs")
+        blocks = self.kv_tokens // profile.block_size
+        self._watermark = int(limits.get("watermark", 0.0) * blocks)
         #: vLLM keeps one block for itself (the null block)
         self.pool = (PrefixPool if self.prefix_cache else BlockPool)(blocks - 1, profile.block_size)
-        self.policy = limits.get("policy", "fcfs")
         self.counters = Counters()
         self._times = StepTimes(profile)
         self._sequences: dict[str, Sequence] = {}
