@@ -46,7 +46,7 @@ HOUSE = {
     "scrape": room(3, "core metrics engines net spec"),
     # where tenancy's keys, counts and records are kept: SQLite, files, Redis, PostgreSQL, key sets of issuers
     "stores": room(3, "core spec tenancy net", "msgspec psycopg jwt"),
-    "sim": room(4, "core spec engines perf routing dispatch", pure=True),
+    "sim": room(4, "core spec engines perf workload routing dispatch", pure=True),
     "gateway": room(
         4, "core spec wire metrics engines dispatch scrape net tenancy", "uvloop httptools msgspec opentelemetry"
     ),

@@ -1,0 +1,221 @@
+"""The words of `kilocard simulate`'s command line → a scenario and its workload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from kilocard.cli.pool_speed import PoolSpeed, pool_speed
+from kilocard.core.errors import UsageError
+from kilocard.dispatch.config import PRIORITIES, PoolFacts
+from kilocard.engines.registry import engine as find_engine
+from kilocard.planner.demand import USUAL_INPUT, USUAL_OUTPUT
+from kilocard.routing.registry import POLICIES
+from kilocard.sim.faults import read_fault
+from kilocard.sim.recorded import recorded_requests
+from kilocard.sim.scenario import PoolModel, Scenario, Signals, Tenant
+from kilocard.spec.model import ClusterSpec, PoolSpec
+from kilocard.spec.units import UnitError, duration
+from kilocard.wire.tokens import DEFAULT_OUTPUT_TOKENS
+from kilocard.workload.arrivals import Gamma, Poisson
+from kilocard.workload.generate import generate
+from kilocard.workload.lengths import Length, read_length
+from kilocard.workload.mixes import Mix, read_mix
+from kilocard.workload.read import read_trace
+from kilocard.workload.request import WorkloadRequest
+from kilocard.workload.reshape import cut, scale, spread
+
+USUAL_DURATION_S = 60.0
+#: points of the report's curves
+POINTS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """As typed; None: not given."""
+
+    trace: Path | None = None
+    rate: float | None = None
+    scale: float | None = None
+    input: str | None = None
+    output: str | None = None
+    mix: str | None = None
+    burstiness: float = 1.0
+    duration: str | None = None
+    requests: int | None = None
+
+
+def workload(load: Load, seed: int) -> list[WorkloadRequest]:
+    """Requests in order of at_s. Raises UsageError, TraceError."""
+    rng = Random(f"{seed} workload")  # noqa: S311  # nothing secret is drawn
+    seconds = None if load.duration is None else seconds_of("--duration", load.duration)
+    if load.trace is not None:
+        found = _from_trace(load, seconds, rng)
+    elif load.rate is None:
+        raise UsageError(
+            "say what load: --rate REQUESTS_PER_SECOND (with --input, --output, --duration), or --trace FILE"
+        )
+    else:
+        if load.scale is not None:
+            raise UsageError("--scale is about a trace: give --trace, or another --rate")
+        if load.mix is not None and (load.input is not None or load.output is not None):
+            raise UsageError("--mix has its own lengths: leave --input and --output away")
+        mix = Mix.of(_length(load.input, USUAL_INPUT), _length(load.output, USUAL_OUTPUT))
+        if load.mix is not None:
+            mix = read_mix(load.mix)
+        arrivals = Poisson(load.rate) if load.burstiness == 1.0 else Gamma.of_burstiness(load.rate, load.burstiness)
+        if seconds is None and load.requests is None:
+            seconds = USUAL_DURATION_S
+        found = list(generate(arrivals, mix, rng, requests=load.requests, duration_s=seconds))
+    if not found:
+        raise UsageError("not one request arrives: a higher --rate or a longer --duration")
+    return found
+
+
+def _length(text: str | None, usual: int) -> Length:
+    return read_length(str(usual) if text is None else text)
+
+
+def _from_trace(load: Load, seconds: float | None, rng: Random) -> list[WorkloadRequest]:
+    path = load.trace
+    assert path is not None
+    if load.input or load.output or load.mix or load.burstiness != 1.0:
+        raise UsageError("--trace has its own lengths and arrivals: leave --input, --output, --mix, --burstiness away")
+    try:
+        with path.open(encoding="utf-8") as lines:
+            first = lines.readline()
+            lines.seek(0)
+            if '"kilocard_decision_log"' in first:
+                found: Sequence[WorkloadRequest] = recorded_requests(
+                    json.loads(line) for line in lines if line.endswith("\n")
+                )
+            else:
+                found = read_trace(lines).requests
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"--trace {path}: {error}") from None
+    found = spread(found, rng)
+    if seconds is not None:
+        found = cut(found, 0.0, seconds)
+    if load.rate is not None:
+        span = max((each.at_s for each in found), default=0.0)
+        if load.scale is not None or not span:
+            raise UsageError(
+                "--rate scales a trace to so many requests a second: give it or --scale, and more than one request"
+            )
+        found = scale(found, load.rate * span / len(found), rng)
+    elif load.scale is not None:
+        found = scale(found, load.scale, rng)
+    return list(islice(found, load.requests))
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """As typed: one value for all pools, or POOL=VALUE."""
+
+    replicas: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+
+
+def pool_models(
+    spec: ClusterSpec, sizes: Sizes, load_s: float | None
+) -> tuple[tuple[PoolModel, ...], dict[str, PoolSpeed]]:
+    """Every pool that a model routes to, and where its speed comes from."""
+    used = [name for name in spec.pools if any(model.pools.get(name) for model in spec.models.values())]
+    replicas = by_pool("--replicas", sizes.replicas, used)
+    profiles = by_pool("--profile", sizes.profiles, used)
+    models: list[PoolModel] = []
+    speeds: dict[str, PoolSpeed] = {}
+    for name in used:
+        pool = spec.pools[name]
+        speed = speeds[name] = pool_speed(pool, profiles.get(name))
+        models.append(_pool_model(pool, speed, replicas.get(name), load_s))
+    return tuple(models), speeds
+
+
+def _pool_model(pool: PoolSpec, speed: PoolSpeed, replicas: str | None, load_s: float | None) -> PoolModel:
+    engine = find_engine(pool.engine)
+    if replicas is not None and not (replicas.isdecimal() and int(replicas) > 0):
+        raise UsageError(f"--replicas {replicas!r}: a whole number, 1 or more")
+    count = int(replicas) if replicas is not None else len(pool.endpoints) or pool.replicas.min
+    model = PoolModel(
+        pool.name,
+        speed.profile,
+        count,
+        PoolFacts(max_running=engine.max_running(pool), max_in_flight=pool.max_in_flight, tenants=pool.tenants),
+        # a replica that needs no GPU counts as one, or hours of machines without would be free
+        gpus=max(1, engine.gpu_count(pool)),
+        prefix_cache=speed.prefix_cache,
+    )
+    return model if load_s is None else replace(model, load_s=load_s)
+
+
+def by_pool(option: str, words: Sequence[str], pools: Sequence[str]) -> dict[str, str]:
+    """`VALUE` for all pools, or `POOL=VALUE`, several with commas or the option again."""
+    found: dict[str, str] = {}
+    for word in (part for each in words for part in each.split(",") if part.strip()):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if not equals:
+            found |= dict.fromkeys(pools, name)
+        elif name in pools:
+            found[name] = value
+        else:
+            raise UsageError(f"{option} {word}: there is no pool {name!r}; there are {', '.join(pools)}")
+    return found
+
+
+def scenario(
+    spec: ClusterSpec,
+    pools: tuple[PoolModel, ...],
+    requests: Sequence[WorkloadRequest],
+    *,
+    gateways: int,
+    signals: Signals,
+    faults: Sequence[str],
+    seed: int,
+) -> Scenario:
+    span = max(1.0, requests[-1].at_s)
+    return Scenario(
+        models=spec.models,
+        pools=pools,
+        gateways=gateways,
+        signals=signals,
+        timeouts=spec.gateway.timeouts,
+        tenants={
+            name: Tenant(PRIORITIES.index(tenant.priority), tenant.weight) for name, tenant in spec.tenants.items()
+        },
+        faults=tuple(read_fault(each) for each in faults),
+        declared_tokens=DEFAULT_OUTPUT_TOKENS,
+        seed=seed,
+        sample_s=span / POINTS,
+    )
+
+
+def policies(text: str | None, spec: ClusterSpec) -> dict[str, Mapping[str, str]]:
+    """Name of the run → policy by model. None: as the cluster file has it."""
+    if text is None:
+        own = {name: model.policy for name, model in spec.models.items()}
+        return {" + ".join(dict.fromkeys(own.values())): own}
+    names = list(POLICIES) if text.strip() == "all" else [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in POLICIES:
+            raise UsageError(f"--policy: there is no {name!r}; take some of {', '.join(POLICIES)}, or all")
+    if not names:
+        raise UsageError(f"--policy: name at least one of {', '.join(POLICIES)}")
+    return {name: dict.fromkeys(spec.models, name) for name in names}
+
+
+def with_policy(scenario: Scenario, by_model: Mapping[str, str]) -> Scenario:
+    return replace(
+        scenario, models={name: replace(model, policy=by_model[name]) for name, model in scenario.models.items()}
+    )
+
+
+def seconds_of(option: str, text: str) -> float:
+    try:
+        return duration(float(text)) if text.replace(".", "", 1).isdecimal() else duration(text)
+    except UnitError as error:
+        raise UsageError(f"{option} {text}: {error}") from None

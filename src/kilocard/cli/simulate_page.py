@@ -1,0 +1,92 @@
+"""What `kilocard simulate` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from kilocard.bench.units import number, seconds, share
+from kilocard.cli.output import results
+
+_COLUMNS = ("policy", "state", "done", "refused", "tok/s", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "e2e p95",
+            "within SLO", "GPU h", "preempted", "hits", "spread")  # fmt: skip
+
+
+def show(document: Mapping[str, Any]) -> None:
+    work = document["workload"]
+    results.print(
+        f"{document['requests']:,} requests in {seconds(work['span_s'])} ({number(work['rate_per_s'])}/s, "
+        f"{number(work['input_tokens']['mean'])} tokens in, {number(work['output_tokens']['mean'])} out) on "
+        f"{document['replicas']:,} replicas, {document['gateways']} gateway(s), scraped every "
+        f"{seconds(document['signals']['scrape_s'])}",
+        markup=False,
+    )
+    for name, pool in document["pools"].items():
+        results.print(f"  {name}: {pool['replicas']} × {pool['speed']}", markup=False, soft_wrap=True)
+    table = Table(*_COLUMNS)
+    for column in table.columns:
+        column.no_wrap = True
+        column.justify = "right"
+    table.columns[0].justify = table.columns[1].justify = "left"
+    for name, found in document["policies"].items():
+        table.add_row(name, *_row(found))
+    results.print(table)
+    slo = document["slo"]
+    results.print(f"SLO: first token within {seconds(slo['ttft_s'])}, {seconds(slo['tpot_s'])} a token after it")
+    for name, found in document["policies"].items():
+        for line in _doubts(found):
+            results.print(f"  ! {name}: {line}", markup=False, soft_wrap=True)
+        _tenants(name, found["tenants"])
+
+
+def _row(found: Mapping[str, Any]) -> list[str]:
+    ttft, tpot, e2e = found["ttft_s"], found["tpot_s"], found["e2e_s"]
+    hits = found["prefix_hit_share"]
+    spread = found["balance"]["spread_mean"]
+    return [
+        found["state"],
+        f"{found['completed']:,}",
+        f"{found['rejected'] + found['failed']:,}",
+        number(found["output_tokens_per_s"]),
+        *(_seconds(ttft, key) for key in ("p50", "p95", "p99")),
+        *(_seconds(tpot, key) for key in ("p50", "p95")),
+        _seconds(e2e, "p95"),
+        "–" if found["goodput_share"] is None else share(found["goodput_share"]),
+        number(found["gpu_hours"]),
+        f"{found['preemptions']:,}",
+        "–" if hits is None else share(hits),
+        "–" if spread is None else number(spread),
+    ]
+
+
+def _seconds(found: Mapping[str, float] | None, key: str) -> str:
+    return "–" if found is None else seconds(found[key])
+
+
+def _doubts(found: Mapping[str, Any]) -> list[str]:
+    """What a reader of the percentiles has to know."""
+    lines = []
+    if found["state"] == "overloaded":
+        lines.append("more requests come than leave: the percentiles are of this run's length, and grow with it")
+    if found["state"] == "too_short":
+        lines.append("too few requests to tell whether it keeps up")
+    for code, count in found["refusals"].items():
+        lines.append(f"{count:,} requests ended with {code}")
+    for end in ("unfinished", "cancelled", "not_asked"):
+        if found[end]:
+            lines.append(f"{found[end]:,} requests {end.replace('_', ' ')}")
+    return lines
+
+
+def _tenants(name: str, tenants: Mapping[str, Any] | None) -> None:
+    if tenants is None:
+        return
+    results.print(f"{name}: tenants, Jain's index {number(tenants['jain'] or 0.0)}", markup=False)
+    for tenant, its in tenants["by_name"].items():
+        results.print(
+            f"  {tenant}: {its['completed']:,} of {its['requests']:,} requests, {its['output_tokens']:,} tokens, "
+            f"TTFT p95 {_seconds(its['ttft_s'], 'p95')}, {share(its['goodput_share'])} within SLO",
+            markup=False,
+        )

@@ -1,0 +1,54 @@
+"""Does the cluster keep up? A word, so that good percentiles of an overloaded cluster are not taken for good news.
+
+Percentiles are of requests that were answered, and a run ends: an overloaded cluster looks better the shorter it is
+watched. So the word comes from the arrivals' time alone: what had come, and what of it had left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kilocard.sim.collector import FAILED, NOT_ASKED, REJECTED, Collector
+
+#: of the requests that come in the second half of the arrivals' time, so many pile up: more than noise
+GROWING = 0.05
+#: the start, while the cluster fills, is no sign of anything
+FILLING = 0.5
+#: and so many times the root of the arrivals, which is how far chance alone carries a queue
+NOISE = 3.0
+#: requests that the gateway turned away: more are no accident
+TURNED_AWAY = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """`word`: "stable"; "overloaded": more comes than leaves, or is turned away; "too_short" to tell."""
+
+    word: str
+    #: requests that came in the second half, and by how many those in the system grew meanwhile
+    arrivals: int
+    growth: int
+
+
+#: fewer arrivals in the second half tell nothing
+FEWEST = 20
+
+
+def saturation(results: Collector, window: float) -> Saturation:
+    """`window`: time of the last arrival."""
+    middle = window * FILLING
+    came = grew = asked = turned = 0
+    for place, at in enumerate(results.arrived_s):
+        if results.ends[place] == NOT_ASKED:
+            continue
+        asked += 1
+        end = results.end_s[place]
+        turned += results.ends[place] in (REJECTED, FAILED)
+        # NaN, of what never ended, compares false
+        grew += not end <= window
+        grew -= at <= middle and not end <= middle
+        came += at > middle
+    if came < FEWEST:
+        return Saturation("too_short", came, grew)
+    piled = grew > GROWING * came and grew > NOISE * came**0.5
+    return Saturation("overloaded" if piled or turned > TURNED_AWAY * asked else "stable", came, grew)

@@ -1,0 +1,91 @@
+"""What is simulated, as data: pools and their speed, gateways, signals, faults. The workload comes beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kilocard.core.errors import UsageError
+from kilocard.dispatch.config import PoolFacts
+from kilocard.perf.profile import Profile
+from kilocard.sim.faults import Fault
+from kilocard.spec.model import ModelSpec, Timeouts
+
+#: seconds between two Ticks of a gateway
+TICK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PoolModel:
+    """Replicas of one pool. They are named POOL-0, POOL-1 …"""
+
+    name: str
+    profile: Profile
+    replicas: int
+    facts: PoolFacts = PoolFacts()  # noqa: RUF009  # frozen, so shared safely
+    #: GPUs that one replica takes, for GPU-hours; 0: it runs without
+    gpus: int = 1
+    #: from a start (also after a crash) until it serves: process, weights, warm-up
+    load_s: float = 60.0
+    prefix_cache: bool = True
+
+    def __post_init__(self) -> None:
+        if self.replicas < 0 or self.load_s < 0:
+            raise UsageError(f"pool {self.name}: {self.replicas} replicas, {self.load_s:g} s to load: 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """How old what a gateway knows of a replica is. Seconds.
+
+    Each gateway reads each replica's gauges every `scrape_s`, give or take the share `jitter`, at phases of its own,
+    and knows them `delay_s` after they were true.
+    """
+
+    scrape_s: float = 1.0
+    delay_s: float = 0.01
+    jitter: float = 0.1
+    #: between client and gateway nothing; between gateway and engine, one way
+    hop_s: float = 0.0005
+
+    def __post_init__(self) -> None:
+        if self.scrape_s <= 0 or self.delay_s < 0 or self.hop_s < 0 or not 0 <= self.jitter < 1:
+            raise UsageError(f"signals: {self} needs times of 0 or more, a scrape above 0, and a jitter below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """How the gateway treats whose requests these are. `priority` is a place in dispatch.config.PRIORITIES."""
+
+    priority: int = 1
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    models: Mapping[str, ModelSpec]
+    pools: tuple[PoolModel, ...]
+    #: gateways that do not see each other's requests; arrivals are spread over them by chance
+    gateways: int = 1
+    signals: Signals = Signals()
+    timeouts: Timeouts = Timeouts()  # noqa: RUF009  # frozen, so shared safely
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    #: what clients declare as max_tokens, or the gateway assumes: no policy sees how long an answer will be
+    declared_tokens: int = 256
+    seed: int = 0
+    #: seconds between two readings of the whole cluster for the report's curves
+    sample_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise UsageError("a simulation needs a model")
+        if self.gateways < 1 or self.sample_s <= 0:
+            raise UsageError(f"{self.gateways} gateways, a reading every {self.sample_s:g} s: both must be above 0")
+        if not self.replicas:
+            raise UsageError("a simulation needs a replica at least")
+
+    @property
+    def replicas(self) -> int:
+        """At the start."""
+        return sum(pool.replicas for pool in self.pools)
