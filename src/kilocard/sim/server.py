@@ -206,10 +206,8 @@ class Server:
         return preempted + counters.preempted, asked + counters.prefix_queries, found + counters.prefix_hits
 
     def close(self, now: float) -> None:
-        """The simulation is over: the accounts are brought to this moment."""
+        """The simulation is over: the accounts are closed, once."""
         if self.up:
             self.up_s += now - self.up_since
-            self.up_since = now
         if self.busy_since is not None:
             self.busy_s += now - self.busy_since
-            self.busy_since = now

@@ -94,7 +94,7 @@ def test_shared_prefixes_are_found_again() -> None:
 
 def test_queue_depth_beats_round_robin_where_lengths_vary() -> None:
     """R23: costs one or two orders of magnitude apart, unknown when a request comes."""
-    requests = arrivals(26, 1200, mix="90% 100/30; 10% 3000/500")
+    requests = arrivals(65, 1200, mix="90% 100/30; 10% 3000/500")
     tails = {policy: numbers(scenario(4, policy), requests)["ttft_s"] for policy in ("round_robin", "queue_depth")}
     assert tails["queue_depth"]["p95"] < 0.7 * tails["round_robin"]["p95"]
 

@@ -1,0 +1,138 @@
+"""`kilocard simulate` as people and programs call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kilocard.cli.main import app
+from kilocard.core.errors import KilocardError
+from kilocard.routing.registry import POLICIES
+
+EMULATED = """
+models: {m: {pool: p}}
+pools: {p: {engine: emulated, replicas: 2}}
+tenants:
+  gold: {keys: ["sha256:0000000000000000000000000000000000000000000000000000000000000001"], weight: 3}
+"""
+MODELLED = """
+models: {qwen: {pool: qwen-a100}}
+pools:
+  qwen-a100:
+    engine: vllm
+    model: Qwen/Qwen2.5-7B-Instruct
+    args: {max-model-len: 16384, max-num-seqs: 32}
+    gpus: {type: A100-80G}
+    replicas: 2
+"""
+LOAD = ("--rate", "20", "--input", "200", "--output", "40", "--duration", "10s")
+
+
+@pytest.fixture
+def emulated(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(EMULATED)
+    return str(path)
+
+
+def simulate(*words: str) -> dict[str, Any]:
+    found = CliRunner().invoke(app, ["simulate", *words, "--json"])
+    assert found.exit_code == 0, found.output
+    document: dict[str, Any] = json.loads(found.stdout)
+    return document
+
+
+def error(*words: str) -> KilocardError:
+    found = CliRunner().invoke(app, ["simulate", *words])
+    assert isinstance(found.exception, KilocardError), found.output
+    return found.exception
+
+
+def test_the_document_has_what_is_promised(emulated: str) -> None:
+    found = simulate(emulated, *LOAD)
+    assert {"wall_seconds", "requests", "replicas", "policies"} <= set(found)
+    assert found["replicas"] == 2
+    (one,) = found["policies"].values()
+    assert {"completed", "rejected", "output_tokens_per_s", "ttft_s", "tpot_s", "e2e_s", "goodput", "gpu_hours",
+            "preemptions", "prefix_hit_share"} <= set(one)  # fmt: skip
+    for latency in ("ttft_s", "tpot_s", "e2e_s"):
+        assert {"p50", "p95", "p99"} <= set(one[latency])
+    assert one["completed"] == found["requests"] > 100
+
+
+def test_all_policies_get_the_same_arrivals_and_the_same_seed_gives_the_same_document(emulated: str) -> None:
+    one, two = (simulate(emulated, *LOAD, "--policy", "all", "--gateways", "2") for _ in range(2))
+    assert set(one["policies"]) == set(POLICIES)
+    assert len({each["completed"] for each in one["policies"].values()}) == 1
+    for document in (one, two):
+        del document["wall_seconds"]
+    assert one == two
+    assert simulate(emulated, *LOAD, "--seed", "1")["requests"] != one["requests"]
+
+
+def test_a_pools_gpu_and_model_give_its_speed_and_the_document_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(MODELLED)
+    found = simulate(str(path), *LOAD, "--replicas", "3")
+    pool = found["pools"]["qwen-a100"]
+    assert pool["replicas"] == found["replicas"] == 3
+    assert pool["speed"].startswith("modelled: Qwen/Qwen2.5-7B-Instruct on A100-80GB")
+    assert pool["profile"]["max_num_seqs"] == 32
+    assert found["policies"]["queue_depth"]["gpu_hours"] > 0
+    measured = simulate(str(path), *LOAD, "--profile", "qwen-a100=a100-7b")["pools"]["qwen-a100"]
+    assert measured["profile"]["name"] == "a100-7b"
+
+
+def test_a_trace_is_played_and_scaled(emulated: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    lines = [
+        {"timestamp": 500 * n, "input_length": 600, "output_length": 20, "hash_ids": [1, n + 2]} for n in range(40)
+    ]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    once = simulate(emulated, "--trace", str(trace))
+    assert once["requests"] == 40
+    assert once["policies"]["queue_depth"]["prefix_hit_share"] > 0.5
+    assert simulate(emulated, "--trace", str(trace), "--scale", "3")["requests"] == 120
+    assert simulate(emulated, "--trace", str(trace), "--duration", "10s")["requests"] == 20
+
+
+def test_tables_and_files_for_people(emulated: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    found = CliRunner().invoke(
+        app, ["simulate", emulated, *LOAD, "--fault", "crash p-0 at=3 restart=1", "--out", str(out)]
+    )
+    assert found.exit_code == 0, found.output
+    assert "queue_depth" in found.output
+    assert json.loads((out / "simulation.json").read_text())["faults"] == ["crash p-0 at=3 restart=1"]
+
+
+def test_without_a_known_speed_it_says_what_to_give(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("pools: {p: {engine: vllm, model: Qwen/Qwen2.5-7B-Instruct}}\n")
+    found = error(str(path), *LOAD)
+    assert found.exit_code == 2
+    assert "--profile p=FILE" in found.message
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ((), "--rate"),
+        (("--rate", "5", "--scale", "2"), "--scale"),
+        ((*LOAD, "--policy", "best"), "there is no 'best'"),
+        ((*LOAD, "--replicas", "q=3"), "no pool 'q'"),
+        ((*LOAD, "--replicas", "none"), "whole number"),
+        ((*LOAD, "--gateways", "0"), "gateways"),
+        ((*LOAD, "--fault", "melt p-0"), "melt"),
+        (("--rate", "-1"), "above 0"),
+        (("--trace", "nowhere.jsonl"), "nowhere.jsonl"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(emulated: str, words: tuple[str, ...], part: str) -> None:
+    found = error(emulated, *words)
+    assert found.exit_code == 2
+    assert part in found.message
