@@ -5,43 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.table import Table
 
 from kilocard.bench.units import number, seconds, share
 from kilocard.cli.output import results
 
-_COLUMNS = ("policy", "state", "done", "refused", "tok/s", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "e2e p95",
+COLUMNS = ("policy", "state", "done", "refused", "tok/s", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "e2e p95",
             "within SLO", "GPU h", "preempted", "hits", "spread")  # fmt: skip
 
 
 def show(document: Mapping[str, Any]) -> None:
-    work = document["workload"]
-    results.print(
-        f"{document['requests']:,} requests in {seconds(work['span_s'])} ({number(work['rate_per_s'])}/s, "
-        f"{number(work['input_tokens']['mean'])} tokens in, {number(work['output_tokens']['mean'])} out) on "
-        f"{document['replicas']:,} replicas, {document['gateways']} gateway(s), scraped every "
-        f"{seconds(document['signals']['scrape_s'])}",
-        markup=False,
-    )
+    for line in told(document):
+        results.print(line, markup=False, soft_wrap=True)
     for name, pool in document["pools"].items():
         results.print(f"  {name}: {pool['replicas']} × {pool['speed']}", markup=False, soft_wrap=True)
-    table = Table(*_COLUMNS)
+    table = Table(*COLUMNS, box=SIMPLE, pad_edge=False)
     for column in table.columns:
         column.no_wrap = True
         column.justify = "right"
     table.columns[0].justify = table.columns[1].justify = "left"
     for name, found in document["policies"].items():
-        table.add_row(name, *_row(found))
+        table.add_row(name, *row(found))
     results.print(table)
-    slo = document["slo"]
-    results.print(f"SLO: first token within {seconds(slo['ttft_s'])}, {seconds(slo['tpot_s'])} a token after it")
     for name, found in document["policies"].items():
-        for line in _doubts(found):
+        for line in doubts(found):
             results.print(f"  ! {name}: {line}", markup=False, soft_wrap=True)
         _tenants(name, found["tenants"])
 
 
-def _row(found: Mapping[str, Any]) -> list[str]:
+def told(document: Mapping[str, Any]) -> list[str]:
+    """What was asked of what."""
+    work, slo = document["workload"], document["slo"]
+    gateways = f"{document['gateways']} gateway{'s' if document['gateways'] > 1 else ''}"
+    unknown = work["unknown_model"]
+    other = [f"{_requests(unknown)} for models that the cluster does not have went to its first one"] if unknown else []
+    return [
+        f"{document['requests']:,} requests in {seconds(work['span_s'])} ({number(work['rate_per_s'])}/s, "
+        f"{number(work['input_tokens']['mean'])} tokens in, {number(work['output_tokens']['mean'])} out) on "
+        f"{document['replicas']:,} replicas, {gateways}, read every {seconds(document['signals']['scrape_s'])}",
+        f"SLO: first token within {seconds(slo['ttft_s'])}, {seconds(slo['tpot_s'])} a token after it",
+        *other,
+    ]
+
+
+def row(found: Mapping[str, Any]) -> list[str]:
     ttft, tpot, e2e = found["ttft_s"], found["tpot_s"], found["e2e_s"]
     hits = found["prefix_hit_share"]
     spread = found["balance"]["spread_mean"]
@@ -65,7 +73,7 @@ def _seconds(found: Mapping[str, float] | None, key: str) -> str:
     return "–" if found is None else seconds(found[key])
 
 
-def _doubts(found: Mapping[str, Any]) -> list[str]:
+def doubts(found: Mapping[str, Any]) -> list[str]:
     """What a reader of the percentiles has to know."""
     lines = []
     if found["state"] == "overloaded":
@@ -73,11 +81,15 @@ def _doubts(found: Mapping[str, Any]) -> list[str]:
     if found["state"] == "too_short":
         lines.append("too few requests to tell whether it keeps up")
     for code, count in found["refusals"].items():
-        lines.append(f"{count:,} requests ended with {code}")
+        lines.append(f"{_requests(count)} ended with {code}")
     for end in ("unfinished", "cancelled", "not_asked"):
         if found[end]:
-            lines.append(f"{found[end]:,} requests {end.replace('_', ' ')}")
+            lines.append(f"{_requests(found[end])} {end.replace('_', ' ')}")
     return lines
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count:,} requests"
 
 
 def _tenants(name: str, tenants: Mapping[str, Any] | None) -> None:

@@ -149,12 +149,16 @@ class Cluster:
             self._remove(now, server)
 
     def _held_by_a_gateway(self, server: Server) -> bool:
-        return any(flight.attempt is not None and flight.attempt.server is server
-                   for gateway in self.gateways for flight in gateway.flights.values())  # fmt: skip
+        return any(
+            attempt is not None and attempt.server is server
+            for gateway in self.gateways
+            for flight in gateway.flights.values()
+            for attempt in (flight.attempt, flight.second)
+        )
 
     def _remove(self, now: float, server: Server) -> None:
         del self.servers[server.id]
-        server.crash(now)
+        server.close(now)
         self.results.gone(server)
         for gateway in self.gateways:
             gateway.tell(now, ev.ReplicaGone(now, server.id))
@@ -186,11 +190,11 @@ class Cluster:
                 if server.up:
                     self._crash(now, server, restart_s)
             case faults.Hang(_, _, for_s):
-                self._pace(now, (server, 0.0))
-                self.kernel.at(now + for_s, self._pace, (server, 1.0))
+                server.hang(now)
+                self.kernel.at(now + for_s, lambda now, server: server.go_on(now), server)
             case faults.Slow(_, _, for_s, factor):
-                self._pace(now, (server, 1.0 / factor))
-                self.kernel.at(now + for_s, self._pace, (server, 1.0))
+                server.slow_down(now, factor)
+                self.kernel.at(now + for_s, lambda now, server: server.slow_down(now, 1.0), server)
             case faults.Partition(_, _, for_s):
                 server.unseen += 1
                 self.kernel.at(now + for_s, self._seen, server)
@@ -210,10 +214,6 @@ class Cluster:
         """The gateways find out by their probes."""
         if self.servers.get(server.id) is server:
             server.start(now)
-
-    def _pace(self, now: float, what: tuple[Server, float]) -> None:
-        server, rate = what
-        server.pace(now, rate)
 
     def _seen(self, now: float, server: Server) -> None:
         server.unseen -= 1

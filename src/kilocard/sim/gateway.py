@@ -10,6 +10,7 @@ from kilocard.core.errors import KilocardError
 from kilocard.core.load import LoadSample
 from kilocard.dispatch import events as ev
 from kilocard.dispatch import instructions as ins
+from kilocard.dispatch.config import PRIORITIES
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.events import Event, Fault
 from kilocard.dispatch.instructions import Instruction
@@ -24,6 +25,7 @@ TOO_LONG = 400
 #: timeouts are looked at so often, as the gateway's own timers are no finer than they need be
 WATCH_S = 1.0
 USUAL = Tenant()
+SENDS = (ins.Send, ins.Hedge)
 
 Record = Callable[[Event, Sequence[Instruction]], None]
 
@@ -74,7 +76,7 @@ class Gateway:
         if self._record is not None:
             self._record(event, answer)
         for instruction in answer:
-            if isinstance(instruction, ins.Send | ins.Hedge):
+            if isinstance(instruction, SENDS):
                 self._send(now, instruction)
             elif isinstance(instruction, ins.Refuse):
                 flight = self.flights.pop(instruction.request)
@@ -105,7 +107,7 @@ class Gateway:
                 scenario.declared_tokens,
                 now + scenario.timeouts.total,
                 tenant,
-                treated.priority,
+                treated.priority if request.priority not in PRIORITIES else PRIORITIES.index(request.priority),
                 treated.weight,
             ),
         )
@@ -155,6 +157,7 @@ class Gateway:
         flight = attempt.flight
         del self.flights[flight.id]
         attempt.over = True
+        flight.attempt = None  # a ring of references would wait for the garbage collector
         self._results.finished(now, flight, attempt.server)
         self.tell(now, ev.Finished(now, flight.id, 200, flight.request.output_tokens))
 

@@ -43,7 +43,7 @@ def report(cluster: Cluster, slo: Slo) -> dict[str, Any]:
         # what the client takes back counts for nobody
         "goodput": good / window,
         "goodput_share": good / (asked - counts["cancelled"]) if asked > counts["cancelled"] else None,
-        "gpu_hours": sum(server.up_s * server.pool.gpus for server in servers) / 3600,
+        "gpu_hours": sum(server.held_s * server.pool.gpus for server in servers) / 3600,
         "preemptions": preemptions,
         "prefix_hit_share": hits / queries if queries else None,
         "retries": sum(max(0, attempts - 1) for attempts in results.attempts),
@@ -51,6 +51,7 @@ def report(cluster: Cluster, slo: Slo) -> dict[str, Any]:
         "balance": _balance(cluster, servers, results),
         "pools": _pools(servers, results),
         "tenants": _tenants(results, slo),
+        "curves": {"ttft_s": _curve(ttft), "tpot_s": _curve(tpot), "e2e_s": _curve(e2e)},
         "over_time": [moment._asdict() for moment in cluster.timeline.moments],
     }
 
@@ -66,6 +67,15 @@ def spread(values: Sequence[float]) -> dict[str, float] | None:
         return None
     p50, p95, p99 = (of_sorted(values, share) for share in (0.5, 0.95, 0.99))
     return {"mean": mean(values), "p50": p50, "p95": p95, "p99": p99}
+
+
+#: shares at which a distribution is given
+SHARES = (*(place / 40 for place in range(39)), 0.96, 0.97, 0.98, 0.99, 0.995, 1.0)
+
+
+def _curve(ordered: Sequence[float]) -> list[tuple[float, float]]:
+    """(share, value): so many were at most so long."""
+    return [(share, of_sorted(ordered, share)) for share in SHARES] if ordered else []
 
 
 def _latencies(

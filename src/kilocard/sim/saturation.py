@@ -12,8 +12,6 @@ from kilocard.sim.collector import FAILED, NOT_ASKED, REJECTED, Collector
 
 #: of the requests that come in the second half of the arrivals' time, so many pile up: more than noise
 GROWING = 0.05
-#: the start, while the cluster fills, is no sign of anything
-FILLING = 0.5
 #: and so many times the root of the arrivals, which is how far chance alone carries a queue
 NOISE = 3.0
 #: requests that the gateway turned away: more are no accident
@@ -25,7 +23,7 @@ class Saturation:
     """`word`: "stable"; "overloaded": more comes than leaves, or is turned away; "too_short" to tell."""
 
     word: str
-    #: requests that came in the second half, and by how many those in the system grew meanwhile
+    #: requests that came in the second half, and by how many those without a first token grew meanwhile
     arrivals: int
     growth: int
 
@@ -36,17 +34,21 @@ FEWEST = 20
 
 def saturation(results: Collector, window: float) -> Saturation:
     """`window`: time of the last arrival."""
-    middle = window * FILLING
+    middle = window / 2
     came = grew = asked = turned = 0
     for place, at in enumerate(results.arrived_s):
         if results.ends[place] == NOT_ASKED:
             continue
         asked += 1
-        end = results.end_s[place]
         turned += results.ends[place] in (REJECTED, FAILED)
+        # It waits until its first token, or until it ends without one. Those that run are no backlog: their number
+        # grows in a healthy cluster too, while it fills.
+        begun = results.first_s[place]
+        if begun != begun:
+            begun = results.end_s[place]
         # NaN, of what never ended, compares false
-        grew += not end <= window
-        grew -= at <= middle and not end <= middle
+        grew += not begun <= window
+        grew -= at <= middle and not begun <= middle
         came += at > middle
     if came < FEWEST:
         return Saturation("too_short", came, grew)

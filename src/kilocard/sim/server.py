@@ -25,9 +25,9 @@ class Server:
     """
 
     __slots__ = (
-        "_at", "_engine", "_finished", "_first", "_kernel", "_local", "_past", "_rate", "_token", "_wake_at",
-        "_wake_local", "attempts", "busy_s", "busy_since", "draining", "hung_since", "id", "kv_tokens", "longest",
-        "pool", "served", "unseen", "up", "up_s", "up_since",
+        "_at", "_engine", "_finished", "_first", "_kernel", "_local", "_past", "_rate", "_slow", "_token", "_wake_at",
+        "_wake_local", "attempts", "born", "busy_s", "busy_since", "draining", "held_s", "hung_since", "id",
+        "kv_tokens", "longest", "pool", "served", "unseen", "up", "up_s", "up_since",
     )  # fmt: skip
 
     def __init__(self, id: str, pool: PoolModel, kernel: Kernel, first: Tell, finished: Tell) -> None:
@@ -48,11 +48,14 @@ class Server:
         self.served = 0
         self.busy_s = self.up_s = self.up_since = 0.0
         self.busy_since: float | None = None
+        #: since when it holds its GPUs, and how long it did
+        self.born = kernel.now
+        self.held_s = 0.0
         #: of engines that ended: preemptions, prompt tokens asked of the prefix cache, and found there
         self._past = (0, 0, 0)
         #: the engine's clock shows `_local` at `_at` and goes `_rate` seconds a second
         self._at = self._local = 0.0
-        self._rate = 1.0
+        self._rate = self._slow = 1.0
         #: the wake that counts, in both times
         self._token = 0
         self._wake_at = self._wake_local = inf
@@ -153,17 +156,31 @@ class Server:
         self.up_s += now - self.up_since
         self._past = self.counts()
         self._new_engine()
-        self.pace(now, 1.0)
+        self.hung_since = None
+        self._pace(now)
         return cut
 
-    def pace(self, now: float, rate: float) -> None:
-        """From now on its engine does so much of its work in a second: 1 as the profile says, 0.5 a straggler, 0 hangs.
+    def hang(self, now: float) -> None:
+        """No step ends any more."""
+        if self.hung_since is None:
+            self.hung_since = now
+            self._pace(now)
 
-        The step that runs is slowed down too.
-        """
+    def go_on(self, now: float) -> None:
+        """The hang is over."""
+        self.hung_since = None
+        self._pace(now)
+
+    def slow_down(self, now: float, factor: float) -> None:
+        """Every step takes so many times as long as the profile says, what is left of the one that runs too."""
+        self._slow = factor
+        self._pace(now)
+
+    def _pace(self, now: float) -> None:
+        """Its clock goes otherwise from now on."""
         self._advance(now)
-        self._local, self._at, self._rate = self._local_at(now), now, rate
-        self.hung_since = None if rate else now
+        self._local, self._at = self._local_at(now), now
+        self._rate = 0.0 if self.hung_since is not None else 1.0 / self._slow
         self._token += 1
         self._wake_at = self._wake_local = inf
         self._schedule(now)
@@ -182,16 +199,12 @@ class Server:
     def kv_usage(self) -> float:
         return self._engine.kv_usage
 
-    def look(self, now: float) -> None:
-        """Bring the gauges to this moment."""
-        if self.busy_since is not None:
-            self._advance(now)
-
     def sample(self, now: float) -> LoadSample | None:
         """What its metrics page says; None where there is no answer."""
         if not self.up or self.unseen:
             return None
-        self.look(now)
+        if self.busy_since is not None:
+            self._advance(now)
         engine = self._engine
         return LoadSample(now, engine.running, engine.waiting, engine.kv_usage, kv_tokens=self.kv_tokens)
 
@@ -206,7 +219,8 @@ class Server:
         return preempted + counters.preempted, asked + counters.prefix_queries, found + counters.prefix_hits
 
     def close(self, now: float) -> None:
-        """The simulation is over: the accounts are closed, once."""
+        """The accounts are closed, once: the simulation is over, or the replica is gone."""
+        self.held_s = now - self.born
         if self.up:
             self.up_s += now - self.up_since
         if self.busy_since is not None:

@@ -31,6 +31,9 @@ class Moment(NamedTuple):
 
 
 class Timeline:
+    """Gauges are as they stood when something last happened on the replica or it was last scraped: bringing a thousand
+    of them to the moment would cost more than the curves are worth."""
+
     def __init__(self) -> None:
         self.moments: list[Moment] = []
 
@@ -39,7 +42,6 @@ class Timeline:
         running = waiting = preempted = asked = found = 0
         kv = kv_max = 0.0
         for server in servers:
-            server.look(now)
             preemptions, queries, hits = server.counts()
             preempted += preemptions
             asked += queries

@@ -108,6 +108,9 @@ def test_tables_and_files_for_people(emulated: str, tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "queue_depth" in found.output
     assert json.loads((out / "simulation.json").read_text())["faults"] == ["crash p-0 at=3 restart=1"]
+    page = (out / "report.html").read_text()
+    assert page.count("<svg") == 8
+    assert "crash p-0 at=3 restart=1" in page
 
 
 def test_without_a_known_speed_it_says_what_to_give(tmp_path: Path) -> None:

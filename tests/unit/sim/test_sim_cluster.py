@@ -25,7 +25,7 @@ FAULTS = ["crash p-0 at=2 restart=1", "crash p-1 at=3 restart=never", "hang p-1 
           "partition p-0 at=1 for=8", "drain p-2 at=4", "start p at=2 replicas=2", "crash p-2 at=4.5"]  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.sampled_from(FAULTS), max_size=4, unique=True),
     st.integers(1, 3),
@@ -156,6 +156,17 @@ def test_a_straggler_gets_less_from_queue_depth_than_from_round_robin() -> None:
         for policy in ("round_robin", "queue_depth")
     }
     assert tails["queue_depth"] < 0.8 * tails["round_robin"]
+
+
+def test_a_straggler_stays_one_when_it_hangs_or_crashes() -> None:
+    """One request at a time, so that each takes the same time on a healthy replica."""
+    requests = [WorkloadRequest(10.0 * n, 100, 50) for n in range(1, 7)]
+    faults = ["slow p-0 factor=3", "hang p-0 at=25 for=1", "crash p-0 at=35 restart=0"]
+    results = played(scenario(1, faults=faults, load_s=1.0), requests).results
+    usual = played(scenario(1), requests).results
+    first, last = (results.end_s[n] - requests[n].at_s for n in (0, 5))
+    assert first == pytest.approx(last)
+    assert first == pytest.approx(3 * (usual.end_s[0] - 10.0), rel=0.01)
 
 
 def test_a_drained_replica_finishes_what_it_has_and_is_gone() -> None:

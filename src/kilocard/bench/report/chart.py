@@ -69,6 +69,8 @@ class Chart:
     width: int = 560
     height: int = 300
     note: str = field(default="")
+    #: pixels for the curves' names
+    right: int = RIGHT
 
 
 class _Canvas:
@@ -76,7 +78,7 @@ class _Canvas:
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
-        self.left, self.right = LEFT, chart.width - RIGHT
+        self.left, self.right = LEFT, chart.width - chart.right
         self.top, self.bottom = TOP, chart.height - BOTTOM
 
     def x(self, value: float) -> float:
