@@ -191,6 +191,15 @@ def test_a_client_that_leaves_frees_its_place() -> None:
     assert cluster.results.end_s[0] == 1.0
 
 
+def test_a_client_that_leaves_ends_both_attempts_of_a_hedge() -> None:
+    requests = [WorkloadRequest(0.0, 100, 2000, cancel_after_s=2.0), WorkloadRequest(5.0, 100, 10)]
+    hedge = HedgeSpec(after=0.2, budget=1.0, max_load=1.0)
+    cluster = played(scenario(2, hedge=hedge, faults=["hang p-0 at=0", "hang p-1 at=0"]), requests, until_s=4.0)
+    assert cluster.results.attempts[0] == 2
+    assert cluster.results.ends[0] == CANCELLED
+    assert not any(server.attempts for server in cluster.servers.values())
+
+
 def test_what_still_runs_at_the_end_is_counted() -> None:
     cluster = played(scenario(1), [WorkloadRequest(0.0, 100, 4000), WorkloadRequest(50.0, 10, 10)], until_s=2.0)
     assert cluster.results.ends[0] == UNFINISHED
