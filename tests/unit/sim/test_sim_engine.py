@@ -230,7 +230,7 @@ def test_attention_over_a_long_prompt_costs_the_same_however_it_is_chunked(budge
     assert sum(each.duration_s for each in steps) - rest == pytest.approx(800 * 800 / 2 * 1e-6)
 
 
-def closed_loop(profile: Profile, streams: int, each: int, prompt: int, output: int, **limits: int) -> dict[str, float]:
+def closed_loop(profile: Profile, streams: int, each: int, prompt: int, output: int, **limits: Any) -> dict[str, float]:
     """`streams` clients that send `each` requests one after the other."""
     e = Engine(profile, **limits)
     now, sent, tokens = 0.0, 0, 0
