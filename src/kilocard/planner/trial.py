@@ -1,12 +1,14 @@
 """A trial on virtual time: replicas of one profile behind one queue, Poisson arrivals, percentiles of what came out.
 
-The closed form gives means; queues make tails. The engine model (sim.engine) is the one that the emulator runs. Each
-request goes to the replica with the fewest in flight, which is what the gateway's queue_depth does when its view is
-fresh. A trial is bounded: a large cluster is tried with fewer replicas at the same rate each, and says so.
+The closed form gives means; queues make tails. The engine model is the one that the emulator runs, in its form that
+jumps (sim.fast). Each request goes to the replica with the fewest in flight, which is what the gateway's queue_depth
+does when its view is fresh. A trial is bounded: a large cluster is tried with fewer replicas at the same rate each, and
+says so.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -16,7 +18,8 @@ from random import Random
 from kilocard.core.latency import tpot_s
 from kilocard.core.statistics import mean, percentiles
 from kilocard.perf.profile import Profile
-from kilocard.sim.engine import Engine, StepResult
+from kilocard.sim.fast import FastEngine
+from kilocard.sim.step import SECOND, Stretch
 from kilocard.workload.arrivals import Poisson
 from kilocard.workload.generate import generate
 from kilocard.workload.lengths import Length
@@ -64,7 +67,6 @@ class Trial:
 @dataclass(slots=True)
 class _Flight:
     request: WorkloadRequest
-    replica: int
     #: arrived while the trial is measured
     measured: bool
     first_s: float | None = None
@@ -118,31 +120,43 @@ def run_trial(
 
 
 class _Run:
-    """The events in order of time: an arrival, or the end of an engine's step."""
+    """The events in order of time: an arrival, or something that comes out of an engine."""
 
     def __init__(self, profile: Profile, requests: Sequence[WorkloadRequest], replicas: int) -> None:
         self.requests = requests
-        self.engines = [Engine(profile) for _ in range(replicas)]
+        self.engines = [FastEngine(profile, record=True) for _ in range(replicas)]
         self.begin = requests[int(len(requests) * _WARM_UP)].at_s
         self.end = requests[min(len(requests) - 1, int(len(requests) * _END))].at_s
         self.done: list[_Flight] = []
-        self.tokens = 0
         self.refused = 0
         self._in_flight = [0] * replicas
         self._flights: dict[str, _Flight] = {}
-        self._steps: list[tuple[float, int]] = []  # (end, replica) of each busy engine
-        self._results: dict[int, StepResult] = {}
+        #: (when, replica) to look at an engine; those that are not its next_at are out of date
+        self._wakes: list[tuple[float, int]] = []
+        self._next_at = [math.inf] * replicas
         self._open = 0  # measured requests that still run
 
     def play(self) -> None:
         arrivals = iter(self.requests)
         coming = next(arrivals, None)
+        now = 0.0
         while coming is not None or self._open:
-            if coming is not None and (not self._steps or coming.at_s <= self._steps[0][0]):
+            if coming is not None and (not self._wakes or coming.at_s <= self._wakes[0][0]):
+                now = coming.at_s
                 self._arrive(coming)
                 coming = next(arrivals, None)
             else:
-                self._step_ends(*heappop(self._steps))
+                now, replica = heappop(self._wakes)
+                if now == self._next_at[replica]:
+                    self._advance(replica, now)
+                    self._plan(replica)
+        for replica in range(len(self.engines)):
+            self._advance(replica, now)
+
+    @property
+    def tokens(self) -> int:
+        """What came out while the trial was measured."""
+        return sum(_tokens(each, self.begin, self.end) for engine in self.engines for each in engine.stretches or ())
 
     def _arrive(self, request: WorkloadRequest) -> None:
         replica = min(range(len(self.engines)), key=self._in_flight.__getitem__)
@@ -150,37 +164,40 @@ class _Run:
         if request.input_tokens + request.output_tokens > engine.largest_request:
             self.refused += 1
             return
+        self._advance(replica, request.at_s)
         name = str(engine.counters.added * len(self.engines) + replica)
         engine.add(name, request.input_tokens, request.output_tokens, request.at_s)
         measured = self.begin <= request.at_s < self.end
-        self._flights[name] = _Flight(request, replica, measured)
+        self._flights[name] = _Flight(request, measured)
         self._in_flight[replica] += 1
         self._open += measured
-        if replica not in self._results:
-            self._start(replica, request.at_s)
+        self._plan(replica)
 
-    def _start(self, replica: int, now: float) -> None:
-        step = self.engines[replica].step(now)
-        if step is not None:
-            self._results[replica] = step
-            heappush(self._steps, (now + step.duration_s, replica))
+    def _plan(self, replica: int) -> None:
+        at_s = self._next_at[replica] = self.engines[replica].next_at()
+        if at_s < math.inf:
+            heappush(self._wakes, (at_s, replica))
 
-    def _step_ends(self, now: float, replica: int) -> None:
-        step = self._results.pop(replica)
-        if self.begin <= now < self.end:
-            self.tokens += len(step.emitted)
-        for name, _ in step.emitted:
-            flight = self._flights[name]
-            if flight.first_s is None:
-                flight.first_s = now
-            flight.last_s = now
-        for name in step.finished:
-            flight = self._flights.pop(name)
-            self._in_flight[replica] -= 1
-            if flight.measured:
-                self._open -= 1
-                self.done.append(flight)
-        self._start(replica, now)
+    def _advance(self, replica: int, now: float) -> None:
+        for event in self.engines[replica].advance(now):
+            if event.kind == "first":
+                self._flights[event.request_id].first_s = event.at_s
+            elif event.kind == "finished":
+                flight = self._flights.pop(event.request_id)
+                flight.last_s = event.at_s
+                self._in_flight[replica] -= 1
+                if flight.measured:
+                    self._open -= 1
+                    self.done.append(flight)
+
+
+def _tokens(stretch: Stretch, begin_s: float, end_s: float) -> int:
+    """Those of its steps that end from `begin_s` to before `end_s`."""
+    at, count = stretch.start_ps, 0
+    for step in range(stretch.steps):
+        at += stretch.first_ps + step * stretch.growth_ps
+        count += begin_s <= at / SECOND < end_s
+    return count * stretch.tokens
 
 
 def _tpot(done: list[_Flight]) -> Tail | None:

@@ -14,34 +14,15 @@ import pytest
 
 from kilocard.perf.builtin import SMALL_FAST
 from kilocard.sim.engine import Engine
-from kilocard.sim.sequence import Sequence
 
 RECORDED = json.loads((Path(__file__).parent / "vllm_schedules.json").read_text())
-
-
-class Watched(Engine):
-    """An engine that keeps what it scheduled in its last step."""
-
-    def __init__(self, *args: Any, **limits: Any) -> None:
-        super().__init__(*args, **limits)
-        self.batch: list[tuple[Sequence, int]] = []
-
-    def _schedule_running(self) -> tuple[list[tuple[Sequence, int]], list[str]]:
-        batch, preempted = super()._schedule_running()
-        self.batch = list(batch)
-        return batch, preempted
-
-    def _admit(self, *args: Any) -> list[tuple[Sequence, int]]:
-        batch = super()._admit(*args)
-        self.batch += batch
-        return batch
 
 
 def play(case: dict[str, Any]) -> list[str]:
     """The lines that the script writes."""
     limits = dict(case["config"])
     profile = replace(SMALL_FAST, block_size=16)
-    engine = Watched(profile, kv_tokens=16 * limits.pop("blocks"), **limits)
+    engine = Engine(profile, kv_tokens=16 * limits.pop("blocks"), **limits)
     lines = []
     step = 0
     while step <= max(request[2] for request in case["requests"]) or not engine.idle:
@@ -52,13 +33,15 @@ def play(case: dict[str, Any]) -> list[str]:
         for number, at in case["aborts"]:
             if at == step:
                 engine.abort(str(number))
-        running = set(engine._running)
+        before = {sequence: sequence.computed for sequence in engine._running}
         result = engine.step(step)
         if result is not None:
             words = []
-            for sequence, tokens in sorted(engine.batch, key=lambda item: int(item[0].request_id)):
-                came = "" if sequence in running else f"@{sequence.computed - tokens}"
-                words.append(sequence.request_id + (f"+{tokens}" if tokens > 1 else "") + came)
+            for sequence in sorted(engine._running, key=lambda each: int(each.request_id)):
+                tokens = sequence.computed - before.get(sequence, sequence.cached)
+                if tokens:
+                    came = "" if sequence in before else f"@{sequence.cached}"
+                    words.append(sequence.request_id + (f"+{tokens}" if tokens > 1 else "") + came)
             out = sorted(result.preempted, key=int)
             counts = f"{engine.pool.free} {engine.running} {engine.waiting}"
             lines.append(f"{step}: {' '.join(words)}; {' '.join(out)}; {counts}")
