@@ -133,7 +133,9 @@ class FastEngine(Engine):
         if len(self._running) > min(self.pool.free, self.token_budget):
             return False
         for sequence in self._running:
-            if sequence.emitted and sequence.computed == sequence.prompt + sequence.emitted - 1:
+            left = sequence.prompt + sequence.emitted - sequence.computed
+            # One that was preempted and is not yet back where it was may have one token to go as well.
+            if sequence.emitted and left == 1 and not sequence.unreported:
                 self._group.join(sequence)
             else:
                 self._prefilling.append(sequence)
