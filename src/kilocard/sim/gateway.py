@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kilocard.core.errors import KilocardError
 from kilocard.core.load import LoadSample
+from kilocard.core.prefix import of_blocks
 from kilocard.dispatch import events as ev
 from kilocard.dispatch import instructions as ins
 from kilocard.dispatch.config import PRIORITIES
@@ -18,6 +19,7 @@ from kilocard.sim.flight import Attempt, Flight
 from kilocard.sim.kernel import Kernel
 from kilocard.sim.scenario import TICK_S, Scenario, Tenant
 from kilocard.sim.server import Server
+from kilocard.spec.vocabulary import READS_PROMPTS
 from kilocard.workload.request import WorkloadRequest
 
 #: the engine's answer to a request that is longer than it can take
@@ -62,6 +64,8 @@ class Gateway:
         self._record = record
         self._hop = scenario.signals.hop_s
         self._model = next(iter(scenario.models))
+        #: models whose policy wants to know how a prompt begins
+        self._reads = frozenset(name for name, spec in scenario.models.items() if spec.policy in READS_PROMPTS)
         self.dispatcher = Dispatcher(
             scenario.models,
             {pool.name: pool.facts for pool in scenario.pools},
@@ -95,6 +99,11 @@ class Gateway:
         tenant = request.tenant or ""
         treated = scenario.tenants.get(tenant, USUAL)
         model = request.model or self._model
+        if model not in scenario.models:
+            model = self._model
+        prefix = None
+        if request.blocks and model in self._reads:
+            prefix = of_blocks(request.input_tokens, request.blocks, request.block_tokens, request.session)
         if request.cancel_after_s is not None:
             self._kernel.at(now + request.cancel_after_s, self._cancel, flight)
         self.tell(
@@ -102,13 +111,14 @@ class Gateway:
             ev.Arrived(
                 now,
                 id,
-                model if model in scenario.models else self._model,
+                model,
                 request.input_tokens,
                 scenario.declared_tokens,
                 now + scenario.timeouts.total,
                 tenant,
                 treated.priority if request.priority not in PRIORITIES else PRIORITIES.index(request.priority),
                 treated.weight,
+                prefix=prefix,
             ),
         )
 

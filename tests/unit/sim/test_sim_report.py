@@ -89,6 +89,21 @@ def test_shared_prefixes_are_found_again() -> None:
     assert hits == pytest.approx(29 / 30 * 320 / 336)
 
 
+def test_prefix_affinity_keeps_conversations_where_their_beginning_is_cached() -> None:
+    """40 conversations of long turns, more than one replica's cache holds."""
+    requests = [
+        WorkloadRequest(
+            n * 0.25, 2048 + 16, 8, blocks=tuple(1000 * (n % 40) + block for block in range(128)), block_tokens=16
+        )
+        for n in range(400)
+    ]
+    hits = {
+        policy: numbers(scenario(4, policy), requests)["prefix_hit_share"]
+        for policy in ("queue_depth", "prefix_affinity")
+    }
+    assert hits["prefix_affinity"] > 0.8 > hits["queue_depth"] + 0.2
+
+
 # routing
 
 
