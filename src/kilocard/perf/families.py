@@ -14,8 +14,8 @@ KNOWN = frozenset(
     Afmoe Apertus AquilaChat AquilaModel Arcee Aria AXK1 AyaVision BaiChuan Baichuan Bamba BitNet Bloom ChatGLM
     CodeGen Cohere Cohere2 Cohere2Moe Cohere2Vision Cwm CWM Dbrx DeciLM Deepseek DeepseekOCR DeepseekV2 DeepseekV3
     DeepseekV32 DeepseekV4 DeepseekVLV2 Dots1 Ernie4_5 Ernie4_5_Moe Exaone Exaone4 Exaone4_5_ ExaoneMoE ExaoneMoe
-    Falcon FlexOlmo Fuyu Gemma Gemma2 Gemma3 Gemma3n Gemma4 Gemma4Unified Glm Glm4 Glm46V Glm4Moe Glm4MoeLite Glm4v
-    Glm4vMoe GlmMoeDsa GlmOcr GPT2 GPTBigCode GPTJ GPTNeoX GptOss Granite GraniteMoe GraniteMoeHybrid
+    Falcon FalconH1 FlexOlmo Fuyu Gemma Gemma2 Gemma3 Gemma3n Gemma4 Gemma4Unified Glm Glm4 Glm46V Glm4Moe Glm4MoeLite
+    Glm4v Glm4vMoe GlmMoeDsa GlmOcr GPT2 GPTBigCode GPTJ GPTNeoX GptOss Granite GraniteMoe GraniteMoeHybrid
     GraniteMoeShared GraniteMoeSWA GraniteSWA Grok1 Helium HunYuanDenseV1 HunYuanMoEV1 HunYuanVL HyperCLOVAX
     HyperCLOVAXVisionV2 HYV3 InternLM InternLM2 InternLM3 InternVL InternVLChat Jais2 Kimi_K25 KimiK25 KimiK3
     KimiLinear KimiVL Laguna LightOnOcr LLaMA Llama Llama4 Llava LlavaNext LlavaNextVideo LlavaOnevision Mellum MiMo

@@ -27,6 +27,8 @@ def read_ffns(fields: Fields, hidden: int, layers: int) -> list[FeedForward | No
         width = fields.size("intermediate_size")
         kinds: dict[str, FeedForward | None] = {"-": Dense(width, gated=False), "E": experts}
         return [kinds.get(letter) for letter in pattern]
+    if fields.is_family("FalconH1"):
+        return [None, _dense(fields, hidden, gated=gated)] * (layers // 2)
     widths = fields.sequence("intermediate_size")
     if widths is not None and experts is None:  # Gemma 3n may give every layer a width of its own
         if len(widths) < layers or not all(isinstance(width, int) and width > 0 for width in widths):

@@ -11,7 +11,7 @@ from kilocard.perf.read_attention import attention, by_block, compressed, latent
 from kilocard.perf.read_recurrent import by_pattern, lightning, with_linear, with_mamba
 
 #: families whose layers are made of what this page has no words for
-UNKNOWN = ("Jamba", "FalconH1", "Zamba", "Lfm2", "RecurrentGemma", "Rwkv")
+UNKNOWN = ("Jamba", "Zamba", "Lfm2", "RecurrentGemma", "Rwkv")
 
 
 def read_mixers(fields: Fields, hidden: int) -> list[Mixer | None]:

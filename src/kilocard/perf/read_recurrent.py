@@ -68,7 +68,8 @@ def _linear_layers(fields: Fields, layers: int) -> set[int]:
 
 
 def with_mamba(fields: Fields, hidden: int, layers: int) -> list[Mixer | None]:
-    """Bamba, Granite 4: Mamba-2 layers but for those that are named as attention."""
+    """Bamba, Granite 4: Mamba-2 layers but for those that are named as attention. Falcon H1 has both in every layer,
+    side by side: two blocks, of which the second brings the feed-forward network."""
     mamba = Mamba(
         heads=fields.size("mamba_n_heads"),
         head_dim=fields.size("mamba_d_head"),
@@ -78,10 +79,14 @@ def with_mamba(fields: Fields, hidden: int, layers: int) -> list[Mixer | None]:
         state_bytes=_state_bytes(fields, 2),
     )
     softmax = attention(fields, hidden)
+    if fields.is_family("FalconH1"):
+        return [mamba, softmax] * layers
     kinds = fields.sequence("layer_types", "layers_block_type")
     if kinds is None:
-        named = set(fields.sequence("attn_layer_indices") or ())
-        return [softmax if i in named else mamba for i in range(layers)]
+        named = fields.sequence("attn_layer_indices")
+        if named is None:
+            fields.assume("every layer is Mamba, as the class has it where layer_types does not name attention")
+        return [softmax if i in set(named or ()) else mamba for i in range(layers)]
     return [softmax if "attention" in str(kind) and kind != LINEAR else mamba for kind in kinds[:layers]]
 
 

@@ -140,3 +140,25 @@ def test_heads_may_differ_from_layer_to_layer() -> None:
         group.mixer.heads for group in read_architecture(config).layer_groups if isinstance(group.mixer, Attention)
     ]
     assert heads == [32, 64]
+
+
+FALCON_H1: dict[str, Any] = {
+    "architectures": ["FalconH1ForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128000,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "tie_word_embeddings": False,
+    "mamba_n_heads": 128, "mamba_d_head": 8, "mamba_d_state": 256, "mamba_n_groups": 1, "mamba_d_conv": 4,
+}  # fmt: skip
+
+
+def test_falcon_h1_has_attention_and_mamba_side_by_side() -> None:
+    """Its class's default config, counted by transformers 5.19."""
+    architecture = read_architecture(FALCON_H1)
+    assert architecture.parameters == pytest.approx(8_514_961_408, rel=1e-3)
+    assert [(group.kind, group.layers) for group in architecture.layer_groups] == [("mamba", 32), ("full", 32)]
+
+
+def test_layers_are_mamba_where_nothing_names_attention() -> None:
+    config = FALCON_H1 | {"architectures": ["BambaForCausalLM"]}
+    alone = read_architecture(config)
+    assert [group.kind for group in alone.layer_groups] == ["mamba"] and "every layer is Mamba" in alone.assumptions[0]
+    named = read_architecture(config | {"attn_layer_indices": [9, 19, 29]})
+    assert [group.layers for group in named.layer_groups] == [29, 3] and not named.assumptions
