@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from tests.ground_truth.speed_fit import FOLDS, STEPS_AHEAD, answer, generations, profile, reach
+from tests.ground_truth.speed_fit import FOLDS, answer, generations, profile, reach
 from tests.ground_truth.speed_points import Point, closed_loop, points, stages
 
 from kilocard.core.statistics import percentile
@@ -69,7 +69,7 @@ def kept_apart(engine: str) -> list[Checked]:
     folds = json.loads(FOLDS.read_text())[engine]
     checked = []
     for fold in (0, 1):
-        own, others = reach(folds[1 - fold], STEPS_AHEAD[engine]), generations(folds[1 - fold])
+        own, others = reach(folds[1 - fold], engine), generations(folds[1 - fold])
         checked += [
             Checked(point, answer(point, profile(point, own, others)))
             for point in closed_loop(engine)
@@ -84,7 +84,7 @@ def kept_apart_stages() -> list[Checked]:
     checked = []
     for point in stages():
         numbers = folds[1 - point.fold]
-        card = profile(point, reach(numbers, STEPS_AHEAD["vllm"]), generations(numbers))
+        card = profile(point, reach(numbers, "vllm"), generations(numbers))
         checked.append(Checked(point, answer(point, card)))
     return checked
 

@@ -104,8 +104,15 @@ class Point:
 
     @property
     def kv_bits(self) -> int:
-        """NVIDIA's own checkpoints ask for an FP8 cache, and so does TensorRT-LLM's recipe; the rest: 16."""
-        return 8 if self.checkpoint.startswith("nvidia/") or self.engine == "trtllm" else 16
+        """NVIDIA's own checkpoints (all NVFP4 ones) ask for an FP8 cache, and so do the benchmark's scripts, which are
+        public (SemiAnalysisAI/InferenceX), for TensorRT-LLM, for SGLang on Blackwell, and for these on vLLM; else 16."""
+        asked = {
+            "trtllm": True,
+            "sglang": self.gpu_name in {"B200", "B300"},
+            "vllm": self.model.endswith("Llama-3.1-70B-Instruct")
+            or (self.model.endswith("MiniMax-M2.5") and self.gpu_name == "B300"),
+        }.get(self.engine, False)
+        return 8 if asked or self.checkpoint.startswith("nvidia/") or self.quantization == "nvfp4" else 16
 
     @property
     def batched_tokens(self) -> int:

@@ -9,19 +9,18 @@ import sys
 from functools import partial
 
 from tests.ground_truth.speed import Checked, spread
-from tests.ground_truth.speed_fit import START, STEPS_AHEAD, answer, generations, loss, profile, reach, search, training
+from tests.ground_truth.speed_fit import START, answer, generations, loss, profile, reach, search, training
 
 
 def main() -> None:
     engine = sys.argv[1]
-    ahead = STEPS_AHEAD[engine]
     rows = training(engine, None)
     every = []
-    print(f"{engine}: a model that no fit has seen            rows | throughput     p90 |   TPOT     p90")
+    print(f"{engine}: a model that no fit has seen            rows | throughput     p90 |   TPOT     p90 |   TTFT     p90")
     for model in sorted({row.model for row in rows}):
         others = [row for row in rows if row.model != model]
-        numbers = search(START, partial(loss, others, steps_ahead=ahead), rounds=7, quiet=True)
-        own, cards = reach(numbers, ahead), generations(numbers)
+        numbers = search(START, partial(loss, others), rounds=7, quiet=True)
+        own, cards = reach(numbers, engine), generations(numbers)
         asked = [row for row in rows if row.model == model]
         found = [Checked(row, answer(row, profile(row, own, cards))) for row in asked]
         found = [row for row in found if not row.near_capacity]
@@ -30,10 +29,13 @@ def main() -> None:
         every += found
         print(
             f"  {model:<42} {len(found):4} |     {spread(r.throughput for r in found)} | "
-            f"{spread(r.tpot for r in found)}",
+            f"{spread(r.tpot for r in found)} | {spread(r.ttft for r in found)}",
             flush=True,
         )
-    print(f"  {'all':<42} {len(every):4} |     {spread(r.throughput for r in every)} | {spread(r.tpot for r in every)}")
+    print(
+        f"  {'all':<42} {len(every):4} |     {spread(r.throughput for r in every)} | "
+        f"{spread(r.tpot for r in every)} | {spread(r.ttft for r in every)}"
+    )
 
 
 if __name__ == "__main__":

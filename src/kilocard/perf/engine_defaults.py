@@ -90,9 +90,14 @@ SGLANG_STATIC_FRACTION = 0.88
 TRTLLM_FREE_FRACTION = 0.90
 
 
+def unreleased(text: str) -> bool:
+    """ "nightly-5b8c30d", "latest", "main": a version without a number, taken as the newest that this table has."""
+    return re.match(r"(nightly|latest|main|master|dev)\b", text.strip().lower()) is not None
+
+
 def parse_version(text: str | None) -> Version:
-    """ "0.19.0", "v0.15.2rc", "V1, January 2025", "2026-05-12", "nightly". Raises UsageError for anything else."""
-    if not text or text.strip().lower() in UNRELEASED:
+    """ "0.19.0", "v0.15.2rc", "V1, January 2025", "2026-05-12", "nightly-5b8c30d". Raises UsageError for the rest."""
+    if not text:
         return NEWEST
     found = re.search(r"(\d+)\.(\d+)", text)
     if found:
@@ -104,7 +109,9 @@ def parse_version(text: str | None) -> Version:
         date = iso[0] if iso else f"{year[0] if year else ''}-{month:02d}"
         known = [version for first, version in RELEASES.items() if first <= date]
         return known[-1] if known else (0, 1)
-    raise UsageError(f"engine version {text!r} is not understood; write it as 0.19.0")
+    if unreleased(text):
+        return NEWEST
+    raise UsageError(f"engine version {text!r} is not understood; write it as 0.19.0, or latest")
 
 
 def at(rows: Sequence[Since], version: Version) -> Since:

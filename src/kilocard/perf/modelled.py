@@ -57,8 +57,10 @@ class StepTimes:
     expert_share: float
     sequence_s: float
     attention_s: float
+    prefill_step_s: float
     request_s: float
     steps_ahead: float
+    turnaround_steps: float
 
 
 def modelled_profile(
@@ -108,8 +110,10 @@ def modelled_profile(
         expert_share=times.expert_share,
         sequence_s=times.sequence_s,
         attention_s=times.attention_s,
+        prefill_step_s=times.prefill_step_s,
         request_s=times.request_s,
         steps_ahead=times.steps_ahead,
+        turnaround_steps=times.turnaround_steps,
         provenance="modelled",
         engine=engine,
         engine_version=engine_version,
@@ -160,8 +164,10 @@ def step_times(
         expert_share=work.expert_share,
         sequence_s=reach.sequence_s + (work.sequence_bytes / cache + talk_token) / stages,
         attention_s=attention / stages,
+        prefill_step_s=work.layers * reach.prefill_layer_s,
         request_s=reach.request_s,
         steps_ahead=reach.steps_ahead,
+        turnaround_steps=reach.turnaround_steps,
     )
 
 

@@ -10,6 +10,10 @@ through them:
 
 C requests always in flight: others = C − 1. Arrivals by chance: others = rate × time in the engine (Little's law).
 
+A closed loop has a beginning: all C prompts at once, each waiting for those before it. A run of R requests a stream
+(`rounds`) has that wave once, so its mean TTFT is the steady one and 1/R of what the wave waits more. `turnaround_steps` are of
+such runs, too.
+
 What does not fit (sequence slots, KV room) waits in the queue. Percentiles, preemption and bursts are sim.engine's.
 """
 
@@ -22,7 +26,9 @@ from kilocard.perf.profile import Profile
 
 #: a sequence holds its whole prompt and, on average over its life, this share of its output
 HELD = 0.6
-ROUNDS = 60
+ITERATIONS = 60
+#: requests a stream in a benchmark's run: what InferenceX's scripts send, and about what others do
+BENCHMARK_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,27 @@ def most_running(profile: Profile, input_tokens: float, output_tokens: float, *,
 
 
 def operating_point(
-    profile: Profile, concurrency: float, input_tokens: float, output_tokens: float, *, cached_tokens: float = 0.0
+    profile: Profile,
+    concurrency: float,
+    input_tokens: float,
+    output_tokens: float,
+    *,
+    cached_tokens: float = 0.0,
+    rounds: float = math.inf,
 ) -> Expected:
-    """`concurrency` requests always in flight, each of these lengths; `cached_tokens` of a prompt need no prefill."""
+    """`concurrency` requests always in flight, each of these lengths; `cached_tokens` of a prompt need no prefill.
+
+    `rounds`: requests that each stream sends in a run that begins with all streams at once; infinite: the steady state.
+    """
     _check(concurrency, input_tokens, output_tokens, cached_tokens)
     inside = min(concurrency, most_running(profile, input_tokens, output_tokens, cached_tokens=cached_tokens))
-    point = _steady(profile, max(0.0, inside - 1), input_tokens, output_tokens, cached_tokens)
+    ahead = profile.steps_ahead + (profile.turnaround_steps if math.isfinite(rounds) else 0.0)
+    others = max(0.0, inside - 1)
+    point = _steady(profile, others, input_tokens, output_tokens, cached_tokens, steps_ahead=ahead, chance=False)
+    together = _first_wave_s(profile, inside, input_tokens, cached_tokens) - point.ttft_s
+    if together > 0:
+        late = together / rounds
+        point = replace(point, ttft_s=point.ttft_s + late, e2e_s=point.e2e_s + late)
     rate = inside / point.e2e_s
     waiting = (concurrency - inside) / rate
     return _expected(profile, point, rate, waiting, concurrency, inside, input_tokens - cached_tokens, output_tokens)
@@ -86,14 +107,14 @@ def at_rate(
     full = capacity(profile, input_tokens, output_tokens, cached_tokens=cached_tokens)
     if requests_per_s >= full.requests_per_s:
         return replace(full, ttft_s=math.inf, concurrency=math.inf, saturated=True)
-    low, high = 0.0, most
-    for _ in range(ROUNDS):
+    low, high, ahead = 0.0, most, profile.steps_ahead
+    for _ in range(ITERATIONS):
         middle = (low + high) / 2
-        point = _steady(profile, middle, input_tokens, output_tokens, cached_tokens)
+        point = _steady(profile, middle, input_tokens, output_tokens, cached_tokens, steps_ahead=ahead, chance=True)
         low, high = (middle, high) if middle < requests_per_s * point.e2e_s else (low, middle)
         if high - low < 1e-6 * high:
             break
-    point = _steady(profile, high, input_tokens, output_tokens, cached_tokens)
+    point = _steady(profile, high, input_tokens, output_tokens, cached_tokens, steps_ahead=ahead, chance=True)
     waiting = _slot_wait(most, high, requests_per_s)
     inside = requests_per_s * point.e2e_s
     there = inside + waiting * requests_per_s
@@ -135,8 +156,21 @@ class _Steady:
     budget_bound: bool
 
 
-def _steady(profile: Profile, others: float, input_tokens: float, output_tokens: float, cached: float) -> _Steady:
-    """The fixed point of `pace`: the share of another request's life that passes in one step."""
+def _steady(
+    profile: Profile,
+    others: float,
+    input_tokens: float,
+    output_tokens: float,
+    cached: float,
+    *,
+    steps_ahead: float,
+    chance: bool,
+) -> _Steady:
+    """The fixed point of `pace`: the share of another request's life that passes in one step.
+
+    `chance`: requests come when they like. Else each takes the place of one that ended with a step: it comes as the
+    next step begins, and others come at their own, even distances.
+    """
     prompt = max(1.0, input_tokens - cached)
     before = input_tokens - prompt / 2  # tokens before each token of the prompt that is computed, on average
     context = input_tokens + output_tokens / 2
@@ -147,7 +181,7 @@ def _steady(profile: Profile, others: float, input_tokens: float, output_tokens:
     most = (budget - alone) / (others * (prompt + steps)) if others else math.inf
     busy = 1 - math.exp(-others)
     pace = min(most, 1 / (steps + 2))
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         decoding = alone + others * steps * pace
         coming = others * prompt * pace
         room = max(1.0, budget - decoding)
@@ -158,19 +192,35 @@ def _steady(profile: Profile, others: float, input_tokens: float, output_tokens:
         plain = profile.step_s(0, decoding, cache)
         mixed = profile.step_s(lump, decoding, cache, lump * before)
         mean = (1 - share) * plain + share * mixed
-        # a long step gathers more prompts, which make the next one long: steps vary more than chance alone
-        spread = 1 / (1 - min(0.9, share * (mixed - plain) / mean) ** 2)
-        rest = busy * spread * ((1 - share) * plain**2 + share * mixed**2) / (2 * mean)
+        if chance:
+            # a long step gathers more prompts, which make the next one long: steps vary more than chance alone
+            spread = 1 / (1 - min(0.9, share * (mixed - plain) / mean) ** 2)
+            rest = busy * spread * ((1 - share) * plain**2 + share * mixed**2) / (2 * mean)
+            along = 2 * rest / mean * coming
+        else:
+            rest = busy * mean
+            along = max(0.0, coming - prompt)
         # its own prompt, and those that came while it waited
-        beside = 2 * rest / mean * coming * (mixed - plain) / lump if lump else 0.0
+        beside = along * (mixed - plain) / lump if lump else 0.0
         own = prompt / chunk * profile.step_s(chunk, decoding, cache, chunk * before) + beside
-        ttft = profile.request_s + rest + busy * profile.steps_ahead * mean + own
+        ttft = profile.request_s + rest + busy * steps_ahead * mean + own
         aim = min(most, mean / (ttft + steps * mean))
         if abs(aim - pace) < 1e-6 * pace:
             break
         pace = (pace + aim) / 2
     e2e = max(ttft + steps * mean, mean / pace if pace >= 0.999 * most else 0.0)
     return _Steady(e2e - steps * mean, mean, e2e, pace >= 0.999 * most)
+
+
+def _first_wave_s(profile: Profile, streams: float, input_tokens: float, cached: float) -> float:
+    """Mean TTFT of so many prompts that arrive at once: steps full of prompt tokens, one after the other."""
+    prompt = max(1.0, input_tokens - cached)
+    tokens = streams * prompt
+    lump = min(tokens, profile.max_num_batched_tokens)
+    # those that have got their first token decode along: half of all, on average over the wave
+    decoding = streams / 2 if lump < tokens else 0.0
+    full = profile.step_s(lump, decoding, decoding * input_tokens, lump * (input_tokens - prompt / 2))
+    return profile.request_s + full * (tokens / lump + 1) / 2
 
 
 def _slot_wait(most: float, running: float, rate: float) -> float:

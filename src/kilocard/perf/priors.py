@@ -32,6 +32,8 @@ class Reach:
     layer_s: float
     expert_layer_s: float
     latent_layer_s: float
+    #: seconds of a layer more in a step that has prompt tokens
+    prefill_layer_s: float
     #: seconds of a sequence in a step
     sequence_s: float
     #: latency of a collective's round, times the link's
@@ -41,6 +43,8 @@ class Reach:
     #: a request's time outside of steps, seconds; steps scheduled before it
     request_s: float
     steps_ahead: float
+    #: steps more in the closed loops of the tables
+    turnaround_steps: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 One engine step (one forward pass over the batch) takes
 
-    step_fixed_s
+    step_fixed_s, and prefill_step_s when prompt tokens are in the step
     + max(weights_s + experts_s × share of the experts that the batch touches,
           prefill_token_s × prefill tokens + decode_seq_s × decoding sequences)
     + sequence_s × decoding sequences
@@ -27,6 +27,7 @@ from kilocard.core.errors import SpecError
 PROVENANCES = ("modelled", "measured")
 
 _COUNTS = {"kv_tokens", "max_num_seqs", "max_num_batched_tokens", "block_size", "max_model_len"}
+_STEPS = {"steps_ahead", "turnaround_steps"}
 _TEXTS = {"name", "engine", "engine_version", "gpu", "date", "note"}
 
 
@@ -63,8 +64,13 @@ class Profile:
     request_s: float = 0.0
     #: steps that are scheduled already when a request arrives, beside the one that runs (asynchronous scheduling: 1)
     steps_ahead: float = 0.0
+    #: steps more in a benchmark's closed loop, from a request's end to the next one's first token: through the client
+    #: and back, and until an engine that asks for requests or hands out tokens every few steps does so
+    turnaround_steps: float = 0.0
     #: attention of one prompt token to one token before it: what makes long prompts grow with their square
     attention_s: float = 0.0
+    #: what a step with prompt tokens takes more, however few: no CUDA graph, so kernels are launched one by one
+    prefill_step_s: float = 0.0
     provenance: str = "modelled"
     #: what was measured or modelled, and when (a date as 2026-11-30); empty: not said
     engine: str = ""
@@ -92,6 +98,7 @@ class Profile:
         products = self.prefill_token_s * prefill_tokens + self.decode_seq_s * decode_seqs
         return (
             self.step_fixed_s
+            + (self.prefill_step_s if prefill_tokens else 0.0)
             + (reads if reads > products else products)
             + self.sequence_s * decode_seqs
             + self.kv_token_s * kv_tokens_read
@@ -135,7 +142,7 @@ def _problems(data: Mapping[str, Any]) -> list[str]:
         elif key in _TEXTS:
             if not isinstance(value, str) or (key == "name" and not value):
                 found.append(f"{where}: {value!r} is not a text")
-        elif key == "steps_ahead":
+        elif key in _STEPS:
             if not number or value < 0:
                 found.append(f"{where}: {value!r} is not a number of steps, 0 or more")
         elif key == "expert_share":

@@ -74,6 +74,8 @@ MXFP4 = Quantization(
     "mxfp4", 4, group=32, scale_bits=8, kept=ALWAYS_KEPT | {ATTENTION, MLP, SHARED, LINEAR}, activation_bits=16
 )
 NVFP4 = Quantization("nvfp4", 4, group=16, scale_bits=8, activation_bits=4)
+#: by name alone it is taken for one of NVIDIA's checkpoints, which ask for an FP8 cache (GLM-4.7 on vLLM 0.15.1 has one)
+NVIDIAS_NVFP4 = replace(NVFP4, kv_bits=8)
 
 #: microscaled 8 bits
 MXFP8 = Quantization("fp8", 8, group=32, scale_bits=8, activation_bits=8)
@@ -97,8 +99,8 @@ NAMED = {
     "auto-round": INT4, "auto_round": INT4, "inc": INT4, "hqq": INT4, "experts_int8": INT8_EXPERTS,
     "int8_per_channel_weight_only": Quantization("int8", 8), "eetq": Quantization("int8", 8), "deepspeedfp": FP8,
     "fp8_per_tensor": FP8, "fp8_per_channel": FP8, "fp8_per_block": FP8_BLOCK, "deepseek_v4_fp8": FP8_BLOCK,
-    "mxfp8": MXFP8, "modelopt_mxfp8": MXFP8, "mxfp4": MXFP4, "gpt_oss_mxfp4": MXFP4, "nvfp4": NVFP4,
-    "modelopt_fp4": NVFP4, "modelopt_mixed": NVFP4, "nvfp4_per_token": NVFP4, "modelopt": FP8,
+    "mxfp8": MXFP8, "modelopt_mxfp8": MXFP8, "mxfp4": MXFP4, "gpt_oss_mxfp4": MXFP4, "nvfp4": NVIDIAS_NVFP4,
+    "modelopt_fp4": NVIDIAS_NVFP4, "modelopt_mixed": NVIDIAS_NVFP4, "nvfp4_per_token": NVFP4, "modelopt": FP8,
     "quark": FP8, "torchao": INT8, "compressed-tensors": FP8,
 }  # fmt: skip
 

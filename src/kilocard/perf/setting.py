@@ -90,7 +90,12 @@ def resolve(setting: EngineSetting, architecture: Architecture, gpu: Gpu) -> Res
     if setting.budget not in BUDGETS:
         raise UsageError(f"budget {setting.budget!r} is none of {', '.join(BUDGETS)}")
     version = defaults.parse_version(setting.version)
-    assumed: list[tuple[str, str]] = [] if setting.version else [("engine version", "{}.{}".format(*version))]
+    assumed: list[tuple[str, str]] = []
+    if not setting.version:
+        assumed.append(("engine version", "{}.{}".format(*version)))
+    elif defaults.unreleased(setting.version):
+        newest = "{}.{}".format(*version)
+        assumed.append(("engine version", f"{newest}, the newest that is known, for {setting.version}"))
     utilization = setting.utilization
     if utilization is None:
         utilization = _default_utilization(setting.budget, version)

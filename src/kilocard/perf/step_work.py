@@ -105,6 +105,8 @@ def _bits(part: str, gpu: Gpu, quantization: Quantization | None) -> tuple[float
 def operand_bits(quantization: Quantization, gpu: Gpu) -> int:
     """Products of 4 or 8 bits only where the GPU has them; else weights are widened to 16 as they are read (Marlin)."""
     wanted = quantization.activation_bits
+    if quantization.method == "mxfp4" and gpu.capability >= 100:
+        wanted = 8  # MXFP4 weights are multiplied with MXFP8 activations where tensor cores can
     native = {4: "fp4", 8: "int8" if quantization.method == "int8" else "fp8"}.get(wanted, "")
     return wanted if native in gpu.tflops else PLAIN_BITS
 

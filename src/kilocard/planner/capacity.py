@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kilocard.perf.operating_point import Expected, at_rate, most_running, operating_point
+from kilocard.perf.operating_point import BENCHMARK_ROUNDS, Expected, at_rate, most_running, operating_point
 from kilocard.perf.profile import Profile
 from kilocard.planner.demand import Demand
 
@@ -41,7 +41,9 @@ class Capacity:
 
 
 def point(profile: Profile, concurrency: float, demand: Demand) -> Expected:
-    return operating_point(profile, concurrency, demand.input_tokens, demand.output_tokens)
+    """Streams that are asked for are those of a benchmark's run, which begins with all of them at once."""
+    rounds = math.inf if demand.concurrency is None else BENCHMARK_ROUNDS
+    return operating_point(profile, concurrency, demand.input_tokens, demand.output_tokens, rounds=rounds)
 
 
 def capacity(profile: Profile, demand: Demand) -> Capacity | None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kilocard.perf.builtin import A100_7B, BUILTIN
-from kilocard.perf.operating_point import at_rate, capacity, most_running, operating_point
+from kilocard.perf.operating_point import BENCHMARK_ROUNDS, at_rate, capacity, most_running, operating_point
 from kilocard.perf.profile import Profile
 from kilocard.sim.engine import Engine
 
@@ -112,6 +112,45 @@ def test_the_way_in_and_asynchronous_scheduling_show_in_ttft_alone() -> None:
     plain, late = operating_point(CARD, 4, 500, 100), operating_point(slow, 4, 500, 100)
     assert late.ttft_s == pytest.approx(plain.ttft_s + 0.05 + late.tpot_s, rel=0.02)
     assert late.tpot_s == pytest.approx(plain.tpot_s, rel=0.02)
+
+
+def closed_loop(profile: Profile, streams: int, prompt: int, output: int) -> float:
+    """Mean TTFT of a benchmark's run: all streams begin at once, lengths of 80 to 100 %, ten requests a stream."""
+    engine, rng, now = Engine(profile), Random(5), 0.0
+    born: dict[str, float] = {}
+    first: dict[str, float] = {}
+
+    def ask() -> None:
+        name = str(len(born))
+        engine.add(name, round(prompt * (0.8 + 0.2 * rng.random())), round(output * (0.8 + 0.2 * rng.random())), now)
+        born[name] = now
+
+    for _ in range(streams):
+        ask()
+    while (step := engine.step(now)) is not None:
+        now += step.duration_s
+        for name, _ in step.emitted:
+            first.setdefault(name, now)
+        for _ in step.finished:
+            if len(born) < BENCHMARK_ROUNDS * streams:
+                ask()
+    return sum(first[name] - born[name] for name in born) / len(born)
+
+
+@pytest.mark.parametrize(("streams", "prompt", "output"), [(32, 4096, 300), (64, 4096, 400), (16, 8192, 200)])
+def test_a_run_begins_with_all_prompts_at_once(streams: int, prompt: int, output: int) -> None:
+    played = closed_loop(CARD, streams, prompt, output)
+    run = operating_point(CARD, streams, 0.9 * prompt, 0.9 * output, rounds=BENCHMARK_ROUNDS)
+    assert run.ttft_s == pytest.approx(played, rel=0.25)
+
+
+def test_the_first_wave_weighs_less_in_a_longer_run() -> None:
+    once, ten, steady = (operating_point(CARD, 64, 4096, 400, rounds=rounds) for rounds in (1, 10, math.inf))
+    own = CARD.step_s(4096, 0, 0, 4096 * 2048)
+    assert once.ttft_s > 30 * own  # half of the 64 prompts, on average
+    assert ten.ttft_s - steady.ttft_s == pytest.approx((once.ttft_s - steady.ttft_s) / 10, rel=1e-6)
+    assert once.tpot_s == ten.tpot_s == steady.tpot_s
+    assert once.requests_per_s < ten.requests_per_s < steady.requests_per_s
 
 
 def test_the_articles_replica() -> None:
