@@ -69,8 +69,8 @@ def reach(n: Numbers, engine: str) -> Reach:
         },
         attention=n["attention"], step_s=n["step"], layer_s=n["layer"],
         expert_layer_s=n["expert_layer"], latent_layer_s=n["latent_layer"], prefill_layer_s=n["prefill_layer"],
-        sequence_s=n["sequence"],        rounds=n["rounds"], link=n["link"], request_s=REQUEST_S, steps_ahead=STEPS_AHEAD[engine],
-        turnaround_steps=n["turnaround"],
+        sequence_s=n["sequence"], rounds=n["rounds"], link=n["link"], request_s=REQUEST_S,
+        steps_ahead=STEPS_AHEAD[engine], turnaround_steps=n["turnaround"],
     )  # fmt: skip
 
 

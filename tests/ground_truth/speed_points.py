@@ -104,8 +104,8 @@ class Point:
 
     @property
     def kv_bits(self) -> int:
-        """NVIDIA's own checkpoints (all NVFP4 ones) ask for an FP8 cache, and so do the benchmark's scripts, which are
-        public (SemiAnalysisAI/InferenceX), for TensorRT-LLM, for SGLang on Blackwell, and for these on vLLM; else 16."""
+        """NVIDIA's own checkpoints (all NVFP4 ones) ask for an FP8 cache, and so do the public scripts of the benchmark
+        (SemiAnalysisAI/InferenceX) for TensorRT-LLM, for SGLang on Blackwell, and for two models on vLLM; else 16."""
         asked = {
             "trtllm": True,
             "sglang": self.gpu_name in {"B200", "B300"},

@@ -16,7 +16,8 @@ def main() -> None:
     engine = sys.argv[1]
     rows = training(engine, None)
     every = []
-    print(f"{engine}: a model that no fit has seen            rows | throughput     p90 |   TPOT     p90 |   TTFT     p90")
+    head = f"{engine}: a model that no fit has seen"
+    print(f"{head:<44} rows | throughput     p90 |   TPOT     p90 |   TTFT     p90")
     for model in sorted({row.model for row in rows}):
         others = [row for row in rows if row.model != model]
         numbers = search(START, partial(loss, others), rounds=7, quiet=True)

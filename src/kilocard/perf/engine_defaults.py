@@ -20,8 +20,6 @@ Version = tuple[int, int]
 #: assumed when no version is given
 NEWEST: Version = (0, 32)
 
-#: what is newer than any release
-UNRELEASED = {"latest", "main", "nightly", "dev"}
 
 #: first release of a month, for logs that state only a date
 RELEASES: dict[str, Version] = {

@@ -10,9 +10,10 @@ through them:
 
 C requests always in flight: others = C − 1. Arrivals by chance: others = rate × time in the engine (Little's law).
 
-A closed loop has a beginning: all C prompts at once, each waiting for those before it. A run of R requests a stream
-(`rounds`) has that wave once, so its mean TTFT is the steady one and 1/R of what the wave waits more. `turnaround_steps` are of
-such runs, too.
+A benchmark's run is another thing than traffic. It begins with all C prompts at once, each waiting for those before it;
+with R requests a stream (`rounds`) a share 1/R of its requests is in that wave. After it, a request comes when another
+one ends, so just after a step has begun, at even distances: prompts seldom wait for each other. And from one's end to
+the next one's first token `turnaround_steps` pass, through the client and back.
 
 What does not fit (sequence slots, KV room) waits in the queue. Percentiles, preemption and bursts are sim.engine's.
 """
@@ -72,13 +73,15 @@ def operating_point(
 ) -> Expected:
     """`concurrency` requests always in flight, each of these lengths; `cached_tokens` of a prompt need no prefill.
 
-    `rounds`: requests that each stream sends in a run that begins with all streams at once; infinite: the steady state.
+    `rounds`: requests that each stream sends in a benchmark's run, which begins with all streams at once and has even
+    lengths. Infinite: the steady state of people's requests, whose lengths differ, so that they come by chance.
     """
     _check(concurrency, input_tokens, output_tokens, cached_tokens)
     inside = min(concurrency, most_running(profile, input_tokens, output_tokens, cached_tokens=cached_tokens))
-    ahead = profile.steps_ahead + (profile.turnaround_steps if math.isfinite(rounds) else 0.0)
-    others = max(0.0, inside - 1)
-    point = _steady(profile, others, input_tokens, output_tokens, cached_tokens, steps_ahead=ahead, chance=False)
+    endless, others, ahead = math.isinf(rounds), max(0.0, inside - 1), profile.steps_ahead
+    if not endless:
+        ahead += profile.turnaround_steps
+    point = _steady(profile, others, input_tokens, output_tokens, cached_tokens, steps_ahead=ahead, chance=endless)
     together = _first_wave_s(profile, inside, input_tokens, cached_tokens) - point.ttft_s
     if together > 0:
         late = together / rounds

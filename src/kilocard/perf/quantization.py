@@ -74,7 +74,7 @@ MXFP4 = Quantization(
     "mxfp4", 4, group=32, scale_bits=8, kept=ALWAYS_KEPT | {ATTENTION, MLP, SHARED, LINEAR}, activation_bits=16
 )
 NVFP4 = Quantization("nvfp4", 4, group=16, scale_bits=8, activation_bits=4)
-#: by name alone it is taken for one of NVIDIA's checkpoints, which ask for an FP8 cache (GLM-4.7 on vLLM 0.15.1 has one)
+#: by name alone it is taken for one of NVIDIA's checkpoints, which ask for an FP8 cache (seen: GLM-4.7, vLLM 0.15.1)
 NVIDIAS_NVFP4 = replace(NVFP4, kv_bits=8)
 
 #: microscaled 8 bits

@@ -19,8 +19,9 @@ from kilocard.planner.machine import Machines
 from kilocard.planner.parameters import max_num_seqs
 from kilocard.planner.replica import Question, Replica, build
 
-#: candidates that cost at most this much more than the cheapest are its equals: `_rank` decides
-NEAR = 1.05
+#: candidates that cost at most this much more than the cheapest are its equals: `_rank` decides. The error of a
+#: modelled speed is about as large.
+NEAR = 1.1
 #: how much better a doubtful layout must be before it is taken
 DOUBT = 1.2
 #: tensor groups over PCIe beyond a pair: what the AllReduce reaches there is assumed, and the cards share host bridges

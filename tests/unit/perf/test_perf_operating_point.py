@@ -145,12 +145,21 @@ def test_a_run_begins_with_all_prompts_at_once(streams: int, prompt: int, output
 
 
 def test_the_first_wave_weighs_less_in_a_longer_run() -> None:
-    once, ten, steady = (operating_point(CARD, 64, 4096, 400, rounds=rounds) for rounds in (1, 10, math.inf))
+    once, ten, hundred = (operating_point(CARD, 64, 4096, 400, rounds=rounds) for rounds in (1, 10, 100))
     own = CARD.step_s(4096, 0, 0, 4096 * 2048)
     assert once.ttft_s > 30 * own  # half of the 64 prompts, on average
-    assert ten.ttft_s - steady.ttft_s == pytest.approx((once.ttft_s - steady.ttft_s) / 10, rel=1e-6)
-    assert once.tpot_s == ten.tpot_s == steady.tpot_s
-    assert once.requests_per_s < ten.requests_per_s < steady.requests_per_s
+    assert (ten.ttft_s - hundred.ttft_s) / (once.ttft_s - hundred.ttft_s) == pytest.approx(0.09 / 0.99, rel=1e-6)
+    assert once.tpot_s == ten.tpot_s == hundred.tpot_s
+    assert once.requests_per_s < ten.requests_per_s < hundred.requests_per_s
+
+
+def test_the_turnaround_is_of_benchmarks_alone() -> None:
+    """Traffic does not wait for a client: the steady state and arrivals by chance have nothing of it."""
+    late = replace(CARD, turnaround_steps=10)
+    plain, slow = (operating_point(card, 8, 500, 300, rounds=BENCHMARK_ROUNDS) for card in (CARD, late))
+    assert slow.ttft_s == pytest.approx(plain.ttft_s + 10 * slow.tpot_s, rel=0.1)
+    assert operating_point(late, 8, 500, 300) == operating_point(CARD, 8, 500, 300)
+    assert at_rate(late, 2, 500, 300) == at_rate(CARD, 2, 500, 300)
 
 
 def test_the_articles_replica() -> None:

@@ -21,13 +21,16 @@ from kilocard.sim.engine import Engine
 LADDER_KV_TOKENS = 288_608
 
 
-@pytest.mark.parametrize(("engine", "most"), [("vllm", 0.12), ("sglang", 0.15), ("trtllm", 0.14)])
-def test_curves_kept_apart(engine: str, most: float) -> None:
-    """The goal with priors only: throughput and TPOT off by 15 % at the median."""
+@pytest.mark.parametrize(
+    ("engine", "most", "most_ttft"), [("vllm", 0.12, 0.2), ("sglang", 0.15, 0.5), ("trtllm", 0.14, 0.35)]
+)
+def test_curves_kept_apart(engine: str, most: float, most_ttft: float) -> None:
+    """The goal with priors only: throughput and TPOT off by 15 % at the median. TTFT hangs on settings not stated."""
     rows = [row for row in speed.kept_apart(engine) if not row.near_capacity]
     print("\n" + speed.table(engine, rows, lambda row: f"{row.point.gpu_name} {row.point.kind}"))
     assert speed.spread(row.throughput for row in rows).median < most
     assert speed.spread(row.tpot for row in rows).median < most
+    assert speed.spread(row.ttft for row in rows).median < most_ttft
     assert len(rows) > 350
 
 
@@ -125,9 +128,9 @@ def reason(point: Point) -> str | None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 def test_one_card(engine: str) -> None:
-    """With a profile fitted on every other point of a card, the rest within 5 % at the median. Every tenth card."""
+    """With a profile fitted on every other point of a card, the rest within 5 % at the median. Every seventh card."""
     found = []
-    for _, rows in sorted(one_card.cards(engine).items())[::10]:
+    for _, rows in sorted(one_card.cards(engine).items())[::7]:
         found += one_card.errors(rows)
     assert speed.spread(found).median < 0.05
     assert len(found) > 10
