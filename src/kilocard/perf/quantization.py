@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kilocard.core.errors import SpecError
 from kilocard.perf.parameters import (
