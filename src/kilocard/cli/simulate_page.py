@@ -12,7 +12,7 @@ from kilocard.bench.units import number, seconds, share
 from kilocard.cli.output import results
 
 COLUMNS = ("policy", "state", "done", "refused", "tok/s", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "e2e p95",
-            "within SLO", "GPU h", "preempted", "hits", "spread")  # fmt: skip
+            "in SLO", "GPU h", "preempted", "hits", "spread")  # fmt: skip
 
 
 def show(document: Mapping[str, Any]) -> None:
@@ -20,7 +20,7 @@ def show(document: Mapping[str, Any]) -> None:
         results.print(line, markup=False, soft_wrap=True)
     for name, pool in document["pools"].items():
         results.print(f"  {name}: {pool['replicas']} × {pool['speed']}", markup=False, soft_wrap=True)
-    table = Table(*COLUMNS, box=SIMPLE, pad_edge=False)
+    table = Table(*COLUMNS, box=SIMPLE, pad_edge=False, collapse_padding=True)
     for column in table.columns:
         column.no_wrap = True
         column.justify = "right"
