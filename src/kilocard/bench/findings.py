@@ -22,6 +22,8 @@ Severity = Literal["error", "warning", "note"]
 
 #: answers shorter than asked by more than this share are other work than was asked for
 SHORTER = 0.05
+#: answers longer than asked by more than this share: the server does not keep to the limit that it was given
+LONGER = 0.05
 #: means of two runs that differ by more than this share are of different work
 DIFFERENT_WORK = 0.05
 #: more than this share of the tokens in the last arrival: not streamed
@@ -60,6 +62,7 @@ def all_findings(
         first_kind(records),
         stopped_early(records) if ignore_eos else None,
         shorter_than_asked(records),
+        longer_than_asked(records),
         prompt_length(records),
         prefix_hits(records, samples, distinct=distinct, template_tokens=template_tokens),
     )
@@ -169,6 +172,21 @@ def shorter_than_asked(records: Sequence[RequestRecord]) -> Finding | None:
         "warning",
         f"answers have {got:.0f} tokens on average, {asked:.0f} were asked for (shortest {numbers['min']:.0f}, median "
         f"{numbers['p50']:.0f}, longest {numbers['max']:.0f}): this is less work than the run was meant to be",
+        numbers,
+    )
+
+
+def longer_than_asked(records: Sequence[RequestRecord]) -> Finding | None:
+    """The server knows no `max_tokens`, or counts otherwise than it limits."""
+    numbers = output_lengths(records)
+    if not numbers or numbers["mean"] <= (1.0 + LONGER) * numbers["asked_mean"] + 1:
+        return None
+    return Finding(
+        "longer_than_asked",
+        "warning",
+        f"answers have {numbers['mean']:.0f} tokens on average, {numbers['asked_mean']:.0f} were asked for (longest "
+        f"{numbers['max']:.0f}): the server does not keep to max_tokens, and this is more work than the run was meant "
+        "to be",
         numbers,
     )
 

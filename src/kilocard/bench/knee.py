@@ -46,7 +46,8 @@ def find_knee(points: Sequence[PointResult]) -> Knee:
         return Knee(reached=False, method="none", says=says)
     doubtful = [point for load in loads for point in load.repeats if point.client.limited]
     if doubtful:
-        knee.confidence = f"Doubtful: the load tester was the limit at {places(doubtful)}. {knee.confidence}"
+        why = f"Doubtful: the load tester was the limit at {places(doubtful)}"
+        knee.confidence = f"{why}. {knee.confidence}" if knee.confidence else why
     return knee
 
 
@@ -87,8 +88,10 @@ def _closed(loads: Sequence[Load]) -> Knee:
     )  # fmt: skip
 
 
-def _sure(loads: Sequence[Load], knee: float | None) -> tuple[float, str]:
+def _sure(loads: Sequence[Load], knee: float | None) -> tuple[float | None, str]:
     """How often the knee comes out the same when repeats are drawn anew; with one each, when 5 % of noise is added."""
+    if len(loads) == 1:
+        return None, "One load is no curve"
     rng = random.Random(0)  # noqa: S311  # resampling, no secret; a report must not change when it is made twice
     at = [load.load for load in loads]
     repeats = [[point.output_tokens_per_s for point in load.repeats] for load in loads]
@@ -103,14 +106,15 @@ def _sure(loads: Sequence[Load], knee: float | None) -> tuple[float, str]:
         found[answer] = found.get(answer, 0) + 1
     same = found.get(knee, 0) / RESAMPLES
     how = (
-        f"of resamples of the {min(map(len, repeats))} repeats"
+        f"resamples of the {min(map(len, repeats))} repeats"
         if repeated
-        else "of draws with 5 % of noise, which is assumed: no load was repeated"
+        else "draws with 5 % of noise (assumed, since no load was repeated)"
     )
     others = sorted((answer for answer in found if answer != knee), key=lambda answer: -found[answer])
-    text = f"{same:.0%} {how} give the same answer"
+    text = f"The same in {same:.0%} of {how}"
     if others and found[others[0]] >= 0.05 * RESAMPLES:
-        text += f"; {found[others[0]] / RESAMPLES:.0%} give " + ("none" if others[0] is None else f"{others[0]:g}")
+        other = "none is reached" if others[0] is None else f"it is {others[0]:g}"
+        text += f"; in {found[others[0]] / RESAMPLES:.0%} {other}"
     return same, text
 
 

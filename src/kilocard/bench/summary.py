@@ -1,11 +1,12 @@
 """What one point's requests say, as numbers; and which numbers are not given, and why.
 
-The three of core/latency.py are checked against each other before they are given. There are three ways in which they
+The three of core/latency.py are checked against each other before they are given. There are four ways in which they
 can fail to describe the same requests, each with its own consequence:
 
 - the gaps do not add up to the time from first to last token: this client lost arrivals: no ITL and no TPOT;
 - the server holds the text back and sends it in one piece: the first token came when the last did, so TTFT, TPOT and
   ITL measure nothing (vLLM's reasoning and tool parsers have done it: FastDeploy#8113, SGLang#36272);
+- the answers come in more pieces than the server counts tokens: it leaves some out: no TPOT;
 - lengths differ so much that the mean TPOT times the mean length is not the mean decode time: percentiles stay, the
   mean of TPOT goes.
 """
@@ -31,6 +32,9 @@ from kilocard.core import latency, statistics
 HELD_BACK = 0.5
 #: … and a point is when more than this share of its requests are
 TOO_MANY = 0.05
+#: more arrivals than tokens by this share and so many: not all tokens are counted
+UNCOUNTED = 0.05
+UNCOUNTED_FEW = 2
 
 
 def summarise(point: Point, slo: Slo | None = None) -> PointResult:
@@ -108,6 +112,12 @@ def _times(
     elif lost > TOO_MANY * len(whole):
         reason = f"the gaps of {lost} of {len(whole)} answers do not add up to the time from first to last token"
         withheld = dict.fromkeys(("tpot_s", "itl_s"), reason)
+    elif (uncounted := sum(map(counts_too_few, whole))) > TOO_MANY * len(whole):
+        reason = (
+            f"{uncounted} of {len(whole)} answers came in more pieces than usage counts tokens: the server does not "
+            "count all that it generates (its thinking, say), and tokens/s are too low by as much"
+        )
+        withheld = {"tpot_s": reason}
     for name in withheld:
         times[name] = None
     tpot = times["tpot_s"]
@@ -127,6 +137,16 @@ def gaps_add_up(record: RequestRecord) -> bool:
     if record.first_s is None or record.last_s is None or record.e2e_s is None:
         return True
     return abs(sum(record.gaps_s) - (record.last_s - record.first_s)) <= latency.AGREEMENT * max(record.e2e_s, 1e-9)
+
+
+def counts_too_few(record: RequestRecord) -> bool:
+    """More arrivals than tokens: an arrival may carry several tokens, but a token never comes in several arrivals.
+
+    A few more are none: parsers of tool calls send names and brackets apart.
+    """
+    if record.output_tokens is None or record.first_s is None:
+        return False
+    return 1 + len(record.gaps_s) > (1 + UNCOUNTED) * record.output_tokens + UNCOUNTED_FEW
 
 
 def means_disagree(whole: Sequence[RequestRecord]) -> str | None:

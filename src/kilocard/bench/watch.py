@@ -113,6 +113,8 @@ class Falsified(NamedTuple):
 def falsified(records: Sequence[RequestRecord], *, open_loop: bool) -> Falsified:
     """The bounds on lateness and blur, from what they would make wrong; never below FINE_S."""
     whole = [record for record in records if record.error is None]
+    if not whole:  # no numbers, so none that are false: why nothing was answered is what to say
+        return Falsified(math.inf, math.inf, math.inf)
     blur = MAX_SHARE * _median([statistics.fmean(record.gaps_s) for record in whole if record.gaps_s])
     if open_loop:
         ttft = [record.ttft_s for record in whole if record.ttft_s is not None]

@@ -36,6 +36,7 @@ from kilocard.bench.stop import stop_early as why_stop
 from kilocard.bench.summary import summarise
 from kilocard.bench.sweep import Doubling, Listed, Sweep
 from kilocard.bench.target import look
+from kilocard.bench.trust import distrust
 from kilocard.bench.window import Window
 from kilocard.cli.bench_live import BenchLive
 from kilocard.core.errors import UsageError
@@ -95,7 +96,7 @@ class Session:
                 finally:
                     sampler.stop()
         results = self._assemble(begun, server, calibration, measured, sampler.trouble)
-        return results, measured, _distrust(results, measured)
+        return results, measured, distrust(results, measured)
 
     async def _prepare(self) -> tuple[Server, Calibration]:
         server = await look(
@@ -209,22 +210,6 @@ def _known_of(server: Server, calibration: Calibration, asked: Asked, point: Poi
         template_tokens=calibration.overhead,
     )
     return [each for each in found if each.id not in _SAID_BY_NUMBERS]
-
-
-def _distrust(results: Results, measured: Measured) -> str | None:
-    if not results.points:
-        return f"Nothing was measured: {measured.ended_early or 'no request was answered'}."
-    limited = next((point.client.limited for point in results.points if point.client.limited), None)
-    if limited is not None:
-        return f"The load tester was the limit, so the numbers are not the server's: {limited}"
-    if not any(point.completed for point in results.points):
-        return f"No request was answered: {measured.ended_early}"
-    for point in results.points:
-        if "itl_s" in point.withheld:
-            return f"The numbers contradict each other: {point.withheld['itl_s']}"
-    if measured.ended_early is not None and measured.stopped:
-        return f"Partial: {measured.ended_early}"
-    return None
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from kilocard.bench.findings import (
     all_findings,
     different_work,
     first_kind,
+    longer_than_asked,
     no_usage,
     not_streamed,
     output_lengths,
@@ -170,3 +171,12 @@ def test_shared_prefixes_are_a_note() -> None:
     found = prefix_hits([], [sample(0, 0, 0), sample(1, 100, 60)], distinct=False)
     assert found is not None
     assert (found.severity, found.numbers["share"]) == ("note", 0.6)
+
+
+def test_a_server_that_does_not_keep_to_max_tokens_is_named() -> None:
+    found = longer_than_asked([record(300, arrivals=300)] * 3)
+    assert found is not None
+    assert (found.severity, found.numbers["mean"]) == ("warning", 300)
+    assert "300 tokens on average, 100 were asked for" in found.text
+    assert longer_than_asked([record(101)] * 3) is None, "some count the end of the text as a token"
+    assert longer_than_asked([record(None)]) is None

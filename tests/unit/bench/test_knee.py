@@ -56,7 +56,7 @@ def test_a_knee_at_the_smallest_load_says_that_it_may_lie_below() -> None:
 def test_without_repeats_the_noise_is_assumed_and_said() -> None:
     knee = find_knee([closed_point(c, min(c, 8) * 10.0) for c in (1, 2, 4, 8, 16, 32)])
     assert knee.concurrency == 8
-    assert "5 % of noise, which is assumed" in knee.confidence
+    assert "5 % of noise (assumed, since no load was repeated)" in knee.confidence
     assert knee == find_knee([closed_point(c, min(c, 8) * 10.0) for c in (1, 2, 4, 8, 16, 32)]), "the same each time"
 
 

@@ -100,7 +100,7 @@ def test_slots_that_no_longer_help_are_compute_and_stay() -> None:
 def test_a_rising_curve_has_no_limit_yet() -> None:
     points = [closed_point(c, 10.0 * c) for c in (1, 2, 4)]
     limit = limit_of(points)
-    assert limit.resource == "none"
+    assert (limit.resource, limit.evidence) == ("none", ("Throughput still grew at the largest load, 4 in flight.",))
     assert "Go higher" in advise(points, find_knee(points), limit)[0]
 
 

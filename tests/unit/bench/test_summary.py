@@ -174,3 +174,18 @@ def test_counters_count_within_the_window_and_survive_a_restart() -> None:
     assert seen.preemptions == 3
     assert seen.prefix_hit_share == pytest.approx(0.2)
     assert seen.samples == 3
+
+
+def test_more_pieces_than_counted_tokens_and_no_tpot_is_given() -> None:
+    """TPOT is made of the count, so that it agrees with itself whatever the count is: only the pieces tell."""
+    odd = record(tokens=40)
+    odd.output_tokens = 20  # thinking that usage leaves out
+    seen = summarise(point(odd))
+    assert seen.tpot_s is None and "does not count all" in seen.withheld["tpot_s"]
+    assert seen.ttft_s is not None and seen.itl_s is not None
+
+
+def test_a_few_more_pieces_than_tokens_are_none_of_that() -> None:
+    tool_call = record(tokens=12)
+    tool_call.output_tokens = 10
+    assert summarise(point(tool_call)).withheld == {}

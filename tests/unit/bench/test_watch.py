@@ -79,7 +79,15 @@ def test_lateness_is_held_against_what_it_falsifies() -> None:
 
 
 def test_no_bound_is_finer_than_a_millisecond() -> None:
-    assert falsified([], open_loop=True) == (FINE_S, FINE_S, FINE_S)
+    at_once = RequestRecord(0.0, 0.0, 1, 2, first_s=1e-6, last_s=2e-6, done_s=2e-6, gaps_s=array("d", [1e-6]))
+    assert falsified([at_once], open_loop=True) == (FINE_S, FINE_S, FINE_S)
+
+
+@pytest.mark.parametrize("open_loop", [True, False])
+def test_where_nothing_was_answered_there_is_nothing_to_falsify(open_loop: bool) -> None:
+    """Slots of a server that refuses all rest and wake up late: not the client but the refusals are to be told."""
+    refused = RequestRecord(0.0, 0.0, 1, 2, error="no tokens")
+    assert set(falsified([refused] * 20, open_loop=open_loop)) == {math.inf}
 
 
 def test_heartbeats_tell_where_nothing_was_sent() -> None:
