@@ -23,7 +23,7 @@ from kilocard.bench.curve import Load, closed, opened
 from kilocard.bench.document import Finding, Results, Spread
 from kilocard.bench.requests_log import Line
 from kilocard.bench.results import named
-from kilocard.bench.same_work import setting, work
+from kilocard.bench.same_work import ERRORS, setting, work
 from kilocard.core.confidence import LEVEL, difference, t_cdf, t_quantile
 from kilocard.core.statistics import deviation, mean
 
@@ -94,6 +94,9 @@ class Comparison(Struct, kw_only=True):
     says: list[str]
     rows: list[Row]
     findings: list[Finding] = field(default_factory=list)
+    worse: Annotated[
+        list[str], Meta(description="why B must not pass for as good as A: slower, failing, or nothing was judged")
+    ] = field(default_factory=list)
 
     @property
     def regressions(self) -> list[Row]:
@@ -133,8 +136,22 @@ def compare(
         )
     _judge(rows)
     return Comparison(
-        a=names[0], b=names[1], verdict=_overall(rows), says=_says(rows, a, b), rows=rows, findings=findings
+        a=names[0], b=names[1], verdict=_overall(rows), says=_says(rows, a, b), rows=rows, findings=findings,
+        worse=_worse(rows, pairs),
     )  # fmt: skip
+
+
+def _worse(rows: Sequence[Row], pairs: Sequence[tuple[Load, Load]]) -> list[str]:
+    """A gate that asks for the exit code has to hear of all three."""
+    found = []
+    if slower := [row for row in rows if row.verdict == "slower"]:
+        found.append(f"B is slower in {len(slower)} numbers")
+    failing = [load for load, other in pairs if other.error_share > load.error_share + ERRORS]
+    if failing:
+        found.append(f"more of B's requests failed at {', '.join(map(_name, failing))}")
+    if not found and not any(row.verdict in ("faster", "noise") for row in rows):
+        found.append("nothing could be judged")
+    return found
 
 
 def _matched(a: Results, b: Results) -> tuple[list[tuple[Load, Load]], list[str]]:

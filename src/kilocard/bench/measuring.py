@@ -75,10 +75,12 @@ class Drive:
 
     def run(self, seconds: float | None, on_tick: OnTick | None) -> Driven:
         client = self.client
-        until = math.inf if seconds is None else self.started_s + seconds
         retried = client.retried
-        client.watch = Watch(client.loop.slept_s)
         with _undisturbed():
+            # Only now: what that took is not lateness of the first requests.
+            self.started_s = self.driven.started_s = client.now()
+            until = math.inf if seconds is None else self.started_s + seconds
+            client.watch = Watch(client.loop.slept_s)
             self._beat(self.started_s + BEAT_S)
             try:
                 self._begin()

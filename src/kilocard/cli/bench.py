@@ -197,7 +197,10 @@ def bench(
         if out is not None:
             check_folder(out)
         comparison = compare_runs(*compare, as_json=json, html=None if out is None else out / "compare.html")
-        raise typer.Exit(1 if comparison.regressions else 0)
+        if comparison.worse:
+            notes.print(f"[red]B must not pass for as good as A: {escape('; '.join(comparison.worse))}[/]")
+            raise typer.Exit(1)
+        return
     if url is None:
         raise UsageError("give the server's URL, such as http://127.0.0.1:8000")
     arguments = {name: _plain(value) for name, value in context.params.items() if value is not None}

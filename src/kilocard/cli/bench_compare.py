@@ -25,7 +25,7 @@ COLOURS = {"faster": "green", "slower": "red", "noise": "dim", "unknown": "dim",
 def compare_runs(a: Path, b: Path, *, as_json: bool = False, html: Path | None = None) -> Comparison:
     """Prints the comparison; with `html` writes the page too. A and B are folders of --out, or their results.json.
 
-    The caller decides what a regression (`.regressions`) is worth: an exit code, or nothing. Raises UsageError.
+    The caller decides what `.worse` is worth: an exit code, or nothing. Raises UsageError.
     """
     (first, requests_a), (second, requests_b) = _read(a), _read(b)
     comparison = compare(first, second, names=(str(a), str(b)), requests=(requests_a, requests_b))

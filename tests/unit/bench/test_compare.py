@@ -135,3 +135,30 @@ def test_a_prefix_cache_that_helped_one_is_other_work() -> None:
     seen = compare(a, b)
     assert {row.verdict for row in seen.rows} == {"different work"}
     assert any("prefix cache: 0% of the prompts' tokens" in finding.text for finding in seen.findings)
+
+
+def failing(document: Results) -> Results:
+    changed = copy.deepcopy(document)
+    for point in changed.points:
+        point.errors = point.requests // 10 + 1
+    return changed
+
+
+def test_a_gate_hears_of_failing_requests() -> None:
+    fine = run(1)[0]
+    worse = compare(fine, failing(fine)).worse
+    assert worse == ["more of B's requests failed at 4 in flight, 12 in flight"]
+    assert "nothing could be judged" in compare(failing(fine), fine).worse[0], "the work was not the same either way"
+
+
+def test_a_gate_hears_of_loads_that_do_not_meet() -> None:
+    other = copy.deepcopy(run(1)[0])
+    for point in other.points:
+        assert point.concurrency is not None
+        point.concurrency += 1
+    assert compare(run(1)[0], other).worse == ["nothing could be judged"]
+
+
+def test_a_gate_passes_what_is_as_good() -> None:
+    assert of_repeats(1, 3).worse == []
+    assert of_repeats(1, 2, 1.12).worse[0].startswith("B is slower in")

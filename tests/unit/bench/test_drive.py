@@ -204,3 +204,21 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
     driven = closed(client, ask, 2, seconds=60.0)
     assert driven.stopped
     assert [r.error for r in driven.records] == [None] * 4 + [CUT_OFF] * 2
+
+
+@pytest.mark.parametrize(
+    "drive", [lambda client: closed(client, ask, 2, requests=4), lambda client: opened(client, ask())]
+)
+def test_collecting_garbage_beforehand_makes_no_request_late(
+    drive: Callable[[FakeClient], Driven], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 10 ms, and more on a busy machine: a point of few requests would be called late for it."""
+    client = FakeClient()
+
+    def collect() -> None:
+        client.time += 0.5
+
+    monkeypatch.setattr("kilocard.bench.measuring.gc.collect", collect)
+    driven = drive(client)
+    assert max(client.watch.late) == 0.0
+    assert driven.started_s == driven.records[0].intended_s == 100.5
