@@ -96,3 +96,15 @@ def test_heartbeats_tell_where_nothing_was_sent() -> None:
     assert watch.health(0.0, [], open_loop=True).late_mean_s == pytest.approx(0.004)
     watch.late.append(0.0001)
     assert watch.health(0.0, [], open_loop=True).late_mean_s == pytest.approx(0.0001)
+
+
+def test_one_wrong_time_among_a_few_hundred_is_no_verdict() -> None:
+    """A short point has 200 arrivals: their 99.9th percentile is the worst one, and moves neither p95 nor p99."""
+    watch = Watch()
+    watch.beats.extend([0.004] * 100)
+    for _ in range(200):
+        watch.arrived(1, 0.0, 0.0)
+    watch.arrived(2, 0.0, 0.009)
+    assert watch.health(0.0, [], open_loop=True).blur_p999_s == 0.0
+    watch.arrived(2, 0.0, 0.009)
+    assert watch.health(0.0, [], open_loop=True).blur_p999_s == 0.009
