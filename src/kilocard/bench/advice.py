@@ -49,7 +49,9 @@ def _of_the_limit(limit: Limit, knee: Knee, loads: Sequence[Load]) -> list[str]:
             "the KV cache had room."
         ]
     said = (
-        [f"{slots} slots (max-num-seqs) are enough: more run no faster, and each waits longer for its tokens."] if slots else []
+        [f"{slots} slots (max-num-seqs) are enough: more run no faster, and each waits longer for its tokens."]
+        if slots
+        else []
     )
     return [
         *said,

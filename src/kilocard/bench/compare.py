@@ -146,9 +146,8 @@ def _worse(rows: Sequence[Row], pairs: Sequence[tuple[Load, Load]]) -> list[str]
     found = []
     if slower := [row for row in rows if row.verdict == "slower"]:
         found.append(f"B is slower in {len(slower)} numbers")
-    failing = [load for load, other in pairs if other.error_share > load.error_share + ERRORS]
-    if failing:
-        found.append(f"more of B's requests failed at {', '.join(map(_name, failing))}")
+    if failing := [_name(load) for load, other in pairs if other.error_share > load.error_share + ERRORS]:
+        found.append(f"more of B's requests failed at {', '.join(failing)}")
     if not found and not any(row.verdict in ("faster", "noise") for row in rows):
         found.append("nothing could be judged")
     return found

@@ -24,8 +24,6 @@ Severity = Literal["error", "warning", "note"]
 SHORTER = 0.05
 #: answers longer than asked by more than this share: the server does not keep to the limit that it was given
 LONGER = 0.05
-#: means of two runs that differ by more than this share are of different work
-DIFFERENT_WORK = 0.05
 #: more than this share of the tokens in the last arrival: not streamed
 NOT_STREAMED = 0.5
 #: prompts that should share nothing may find this share of their tokens in the prefix cache
@@ -225,20 +223,6 @@ def prompt_length(records: Sequence[RequestRecord]) -> Finding | None:
         f"prompts have {got:.1f} tokens on average, {asked:.1f} were asked for; the worst is {off:.1%} off",
         {"asked_mean": asked, "mean": got, "worst_share": off},
     )
-
-
-def different_work(before: Mapping[str, float], after: Mapping[str, float]) -> list[Finding]:
-    """For comparisons. Both have the means `input_tokens` and `output_tokens`; what is missing is not compared."""
-    found = []
-    for key, name in (("output_tokens", "answers"), ("input_tokens", "prompts")):
-        if key not in before or key not in after:
-            continue
-        a, b = before[key], after[key]
-        if abs(a - b) > DIFFERENT_WORK * max(a, b):
-            text = f"the two runs did different work: their {name} have {a:.0f} and {b:.0f} tokens on average, so that "
-            text += "tokens/s, requests/s and latencies can't be set against each other"
-            found.append(Finding("different_work", "warning", text, {f"{key}_before": a, f"{key}_after": b}))
-    return found
 
 
 # --- out of a cache? ---

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
 from kilocard.bench.caveats import places
 from kilocard.bench.curve import Load
 from kilocard.bench.document import Finding, PointResult, Results
-from kilocard.bench.findings import different_work
 
 #: shares of the prompts' tokens from the prefix cache, and of failed requests, may differ by so much
 CACHE, ERRORS = 0.05, 0.02
+#: means of two runs that differ by more than this share are of different work
+DIFFERENT_WORK = 0.05
 
 
 def setting(a: Results, b: Results) -> list[Finding]:
@@ -42,13 +44,28 @@ def setting(a: Results, b: Results) -> list[Finding]:
 
 def work(a: Load, b: Load) -> list[str]:
     """Why the two did different work at this load."""
-    texts = [finding.text for finding in different_work(_lengths(a), _lengths(b))]
+    texts = different_work(_lengths(a), _lengths(b))
     hits = [load.mean_of(lambda point: point.engine.prefix_hit_share) for load in (a, b)]
     if hits[0] is not None and hits[1] is not None and abs(hits[0] - hits[1]) > CACHE:
         texts.append(f"prefix cache: {hits[0]:.0%} of the prompts' tokens were found in it by A, {hits[1]:.0%} by B")
     errors = [load.error_share for load in (a, b)]
     if abs(errors[0] - errors[1]) > ERRORS:
         texts.append(f"{errors[0]:.0%} of A's requests failed and {errors[1]:.0%} of B's")
+    return texts
+
+
+def different_work(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
+    """Both have the means `input_tokens` and `output_tokens`; what is missing is not compared."""
+    texts = []
+    for key, name in (("output_tokens", "answers"), ("input_tokens", "prompts")):
+        if key not in before or key not in after:
+            continue
+        a, b = before[key], after[key]
+        if abs(a - b) > DIFFERENT_WORK * max(a, b):
+            texts.append(
+                f"the two runs did different work: their {name} have {a:.0f} and {b:.0f} tokens on average, so that "
+                "tokens/s, requests/s and latencies can't be set against each other"
+            )
     return texts
 
 

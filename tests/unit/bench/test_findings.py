@@ -7,7 +7,6 @@ import pytest
 from kilocard.bench.findings import (
     Finding,
     all_findings,
-    different_work,
     first_kind,
     longer_than_asked,
     no_usage,
@@ -22,6 +21,7 @@ from kilocard.bench.findings import (
 )
 from kilocard.bench.point import EngineSample
 from kilocard.bench.record import RequestRecord
+from kilocard.bench.same_work import different_work
 
 
 def record(output: int | None = 100, *, arrivals: int = 100, **known: object) -> RequestRecord:
@@ -106,13 +106,12 @@ def test_bn_07_runs_of_other_lengths_are_not_compared(mean: float, flagged: bool
     )
     assert bool(found) is flagged
     if flagged:
-        assert "their answers have 914" in found[0].text
+        assert "their answers have 914" in found[0]
 
 
 def test_bn_07_other_prompts_are_other_work_too() -> None:
-    assert ids(different_work({"input_tokens": 500.0}, {"input_tokens": 1000.0, "output_tokens": 9.0})) == [
-        "different_work"
-    ]
+    found = different_work({"input_tokens": 500.0}, {"input_tokens": 1000.0, "output_tokens": 9.0})
+    assert len(found) == 1 and "their prompts have 500 and 1000 tokens" in found[0]
 
 
 def test_bn_08_a_server_that_ignores_ignore_eos() -> None:
