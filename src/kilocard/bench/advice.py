@@ -48,11 +48,8 @@ def _of_the_limit(limit: Limit, knee: Knee, loads: Sequence[Load]) -> list[str]:
             f"Raise max-num-seqs from {seen:.0f} to {2 * seen:.0f} and measure again: {why} the slots ran out while "
             "the KV cache had room."
         ]
-    said = (
-        [f"{slots} slots (max-num-seqs) are enough: more run no faster, and each waits longer for its tokens."]
-        if slots
-        else []
-    )
+    enough = f"{slots} slots (max-num-seqs) are enough: more run no faster, and each waits longer for its tokens."
+    said = [enough] if slots else []
     return [
         *said,
         "For more throughput: one more replica, a faster card, or weights of fewer bits. More memory would not help.",
