@@ -25,9 +25,11 @@ SPARE = 2.0
 USUAL_KV_TOKENS = 200_000
 #: share of it for beginnings of prompts; the rest is for answers and for what nobody repeats
 FOR_PROMPTS = 0.8
-#: share of a prompt that a named session's home is worth where nobody knows that it has been anywhere
+#: share of a prompt that a named session's place is worth at least: it was asked for
 NAMED = 0.5
-#: share of the newest request in the running shares below
+#: later turns of a conversation that a good place for this one is good for
+TURNS = 3.0
+#: share of the newest request in the running means below
 NEW = 0.02
 #: a smaller share of others' load is an error of the estimate
 LONE = 0.05
@@ -84,7 +86,8 @@ class PrefixAffinity(QueueDepth):
         self._total = 0.0
         #: of these, other gateways' and workers'
         self._foreign = 0.0
-        #: running means: share of the load that is not ours; tokens of a prompt that some replica had
+        #: running means: share of the load that is not ours; tokens of a prompt that some
+        #: replica had and most had not: what it is worth to keep a conversation in one place
         self.others = 0.0
         self.reused = 0.0
         self._turn = 0
@@ -137,8 +140,7 @@ class PrefixAffinity(QueueDepth):
         if record.listed:
             self._total += load - record.load
             self._foreign += foreign - record.foreign
-        record.load = load
-        record.foreign = foreign
+        record.load, record.foreign = load, foreign
         record.units = units = self._units(replica)
         return record.speed.factor * units
 
@@ -182,8 +184,7 @@ class PrefixAffinity(QueueDepth):
 
     def _capacity(self, replica: ReplicaLoad) -> float:
         """Tokens of its cache for prompts that come from here."""
-        tokens = 1.0 / replica.kv_per_token if replica.kv_per_token else USUAL_KV_TOKENS
-        return tokens * FOR_PROMPTS
+        return FOR_PROMPTS * (1.0 / replica.kv_per_token if replica.kv_per_token else USUAL_KV_TOKENS)
 
     def _read(self, record: _Record, sample: LoadSample | None) -> None:
         before, record.sample = record.sample, sample
@@ -216,9 +217,8 @@ class PrefixAffinity(QueueDepth):
         tokens, share = prefix.tokens, self.trust.share
         self._turn = (self._turn + 1) % len(self._slots)
         rivals, hit = self._rivals(prefix, least.slot)
-        cached = hit
+        cached, reason = hit, self.reason
         cost = least.speed.factor * (least.units + (tokens - share * hit) * PREFILL_PER_REQUEST)
-        reason = self.reason
         # others' requests count as many as gauges say as far as these are believed, else as many as everywhere
         doubt = 1.0 - self._belief()
         most = (BOUND * self._total - doubt * self._foreign) / self._count + SPARE
@@ -235,7 +235,7 @@ class PrefixAffinity(QueueDepth):
             ):
                 best, cost, hit = record, rival, there
                 reason = self.at_home if worth > there else self.reason
-        if reason is self.reason and cached:
+        if reason is self.reason and cached and share:
             reason = self.cached_here if hit else self.cached_elsewhere
         self._remember(best, prefix, hit, cached)
         return _new(Decision, (best.replica.id, reason, cost * seconds, min(tokens, int(share * hit))))
@@ -265,12 +265,12 @@ class PrefixAffinity(QueueDepth):
         share = self.trust.share
         holders, hit = self.index.holders(keys, self._open, least, CANDIDATES, self._turn)
         found = [(slot, there, share * there) for slot, there in holders]
-        worth = self.others * self.reused if self.others >= LONE else 0.0
+        worth = TURNS * share * self.others * self.reused if self.others >= LONE else 0.0
         if session:
             known = self.index.session(session)
             if known is not None and self._open >> known[0] & 1:
                 there = min(known[1], prefix.tokens)
-                found.append((known[0], there, share * there))
+                found.append((known[0], there, max(share, NAMED) * there))
                 return found, hit
             home = session
             worth = max(worth, NAMED * prefix.tokens)
@@ -284,9 +284,11 @@ class PrefixAffinity(QueueDepth):
     def _remember(self, record: _Record, prefix: Prefix, hit: int, cached: int) -> None:
         """The prompt goes there, where `hit` tokens of it are; `cached`: the most of it that any replica has."""
         tokens = prefix.tokens
+        if self.others >= LONE:
+            common = self.index.common(prefix.keys, self._open, self._count // 2)
+            self.reused += NEW * (cached - common - self.reused)
         self.index.put(record.slot, prefix.keys, tokens, prefix.session)
         self.trust.sent(tokens, hit if hit < tokens else tokens)
-        self.reused += NEW * (cached - self.reused)
 
     # -- speeds
 

@@ -148,6 +148,18 @@ class PrefixIndex:
                 return found, self.hit(least, keys)
         return found, 0
 
+    def common(self, keys: Sequence[int], among: int, number: int) -> int:
+        """Tokens of this prompt that more than `number` replicas of `among` have."""
+        holders = self._holders
+        low, high = 0, len(keys)
+        while low < high:
+            middle = (low + high) // 2
+            if (holders.get(keys[middle], 0) & among).bit_count() > number:
+                low = middle + 1
+            else:
+                high = middle
+        return EDGES[low - 1] if low else 0
+
     def _longest(self, keys: Sequence[int], among: int, count: int) -> int:
         """How many of the first `count` keys some replica of `among` has."""
         holders = self._holders

@@ -126,4 +126,6 @@ def prefix_of(model: str, body: bytes, tokens: int, session: bytes = b"") -> Pre
     if found is None:
         return Prefix(tokens, (), 0, named) if named else None
     text, opening = found
-    return Prefix(tokens, text_keys(text, BYTES_PER_TOKEN), key_of(text[:opening], model.encode()[:64]), named)
+    # pictures count for less than their bytes: no more of the text is told apart than there are tokens
+    keys = text_keys(text[: tokens * BYTES_PER_TOKEN], BYTES_PER_TOKEN)
+    return Prefix(tokens, keys, key_of(text[:opening], model.encode()[:64]), named)
