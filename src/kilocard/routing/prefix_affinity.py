@@ -284,7 +284,7 @@ class PrefixAffinity(QueueDepth):
     def _remember(self, record: _Record, prefix: Prefix, hit: int, cached: int) -> None:
         """The prompt goes there, where `hit` tokens of it are; `cached`: the most of it that any replica has."""
         tokens = prefix.tokens
-        if self.others >= LONE:
+        if self.others >= LONE and not self._turn & 3:  # a sample will do
             common = self.index.common(prefix.keys, self._open, self._count // 2)
             self.reused += NEW * (cached - common - self.reused)
         self.index.put(record.slot, prefix.keys, tokens, prefix.session)
