@@ -84,6 +84,7 @@ LONG_FILES: dict[str, str] = {
     "gateway/exchange.py": "one request's life; a state and the callbacks that change it are read together",
     "dispatch/dispatcher.py": "one handler for each event; what they decide is in files of its own",
     "gateway/plane.py": "all state of one gateway process, and who may change it",
+    "sim/scheduler.py": "what one step decides, in vLLM's order; one method uses what the one before it left",
 }
 
 

@@ -47,6 +47,7 @@ class Engine(Scheduler):
         self._busy = False
         self._clocked = False
         self._events: list[Event] = []
+        self._async = limits.get("async_scheduling", False)
 
     def _enqueue(self, sequence: Sequence) -> None:
         now = sequence.arrived_at
@@ -54,7 +55,19 @@ class Engine(Scheduler):
             if not self.idle:
                 raise AssertionError(f"advance({now}) comes before what happens at {now}")
             self._set_now(round(now * SECOND))
+        if self.idle:
+            self._late = self.pool.reserved = 0
+        if self._async:
+            # Where somebody runs, the next step is scheduled already.
+            sequence.ready = self.counters.steps + bool(self._busy or self._running)
         super()._enqueue(sequence)
+
+    def settle(self) -> None:
+        free, leaving = self.pool.free, len(self._leaving)
+        super().settle()
+        if self._async and leaving:
+            self._late = leaving
+            self.pool.reserved = self.pool.free - free
 
     def advance(self, until: float) -> list[Event]:
         """Run all steps that start before `until`; what has come out by then, in order of time."""
@@ -89,7 +102,11 @@ class Engine(Scheduler):
         if self.stretches is not None:
             self.stretches.append(Stretch(self._now, 1, step.duration_ps, 0, len(step.emitted)))
         self._set_now(self._now + step.duration_ps)
+        self._begun_step()
+
+    def _begun_step(self) -> None:
         self._busy = True
+        self._late = self.pool.reserved = 0
 
     def _set_now(self, now: int) -> None:
         self._now = now

@@ -93,7 +93,7 @@ class FastEngine(Engine):
             self._dissolve()
             super()._commit(until)
         self._begun = False
-        self._busy = True
+        self._begun_step()
 
     def _steps_alike(self) -> int:
         """Steps from now in which the group decodes and nothing else happens but that one ends with the last."""
@@ -101,7 +101,7 @@ class FastEngine(Engine):
             return 0
         if not self._group.sequences or self._prefilling or (self._waiting and not self._blocked):
             return 0
-        return self._group.steps_alike(self.pool.free)
+        return self._group.steps_alike(self.pool.free - self.pool.reserved)
 
     def _jump(self, steps: int, until: float) -> None:
         """Those of the steps that begin before `until`; one at least if it has begun."""
@@ -130,7 +130,7 @@ class FastEngine(Engine):
 
     def _form(self) -> bool:
         """False if the next step can't be done with it."""
-        if len(self._running) > min(self.pool.free, self.token_budget):
+        if len(self._running) > min(self.pool.free - self.pool.reserved, self.token_budget):
             return False
         for sequence in self._running:
             left = sequence.prompt + sequence.emitted - sequence.computed
@@ -183,7 +183,8 @@ class FastEngine(Engine):
                 budget -= new
                 batch.append((sequence, new))
                 self._prefilling.append(sequence)
-            self._blocked = bool(self._waiting) and budget > 0
+            if self._waiting and budget > 0:
+                self._blocked = not self._late and self._waiting.head().ready <= self.counters.steps
         self._run_step(batch)
         return True
 

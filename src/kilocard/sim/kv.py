@@ -33,7 +33,7 @@ class BlockPool:
     Without a prefix cache (PrefixPool has one): blocks are a number.
     """
 
-    __slots__ = ("block_size", "free", "total")
+    __slots__ = ("block_size", "free", "reserved", "total")
 
     def __init__(self, total: int, block_size: int) -> None:
         if total < 1 or block_size < 1:
@@ -41,13 +41,15 @@ class BlockPool:
         self.total = total
         self.block_size = block_size
         self.free = total
+        #: free ones that the next step may not take yet
+        self.reserved = 0
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
     def take(self, blocks: int) -> bool:
         """All of them or none."""
-        if blocks > self.free:
+        if blocks > self.free - self.reserved:
             return False
         self.free -= blocks
         return True

@@ -54,7 +54,7 @@ class PrefixPool(BlockPool):
         return len(self._by_key)
 
     def take(self, blocks: int) -> bool:
-        if blocks > self.free:
+        if blocks > self.free - self.reserved:
             return False
         self.free -= blocks
         if blocks <= self._blank:

@@ -45,6 +45,8 @@ class Scheduler:
         self._firsts: list[Sequence] = []
         self._leaving: list[Sequence] = []
         self._places = 0
+        #: slots that became free too late for the next step
+        self._late = 0
 
     # gauges
 
@@ -250,14 +252,25 @@ class Scheduler:
         block_size = pool.block_size
         most = self._most_of_one_prompt()
         batch: list[tuple[Sequence, int]] = []
-        while waiting and budget > 0 and len(running) < self.max_num_seqs:
+        # What was scheduled before the last step was over knows neither who came in it nor what it set free.
+        ahead = True
+        while waiting and budget > 0:
             sequence = waiting.head()
             match = pool.match(sequence)
             total = sequence.prompt + sequence.emitted
             # The whole prompt must fit, not the first chunk alone (vLLM's scheduler_reserve_full_isl): else two long
             # prompts let each other in and then preempt each other.
             whole = -(-total // block_size) - match.blocks
-            if whole + match.idle + (self._watermark if running else 0) > pool.free:
+            if (
+                len(running) >= self.max_num_seqs - self._late
+                or (ahead and sequence.ready > self.counters.steps)
+                or whole + match.idle + (self._watermark if running else 0) > pool.free - pool.reserved
+            ):
+                if ahead and budget == self.token_budget:
+                    # Nothing was scheduled, so it is done again now that the last step is over.
+                    ahead = False
+                    self._late = pool.reserved = 0
+                    continue
                 break
             waiting.pop()
             if self.prefix_cache:

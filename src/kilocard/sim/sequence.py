@@ -31,6 +31,7 @@ class Sequence:
         "preempted",
         "priority",
         "prompt",
+        "ready",
         "request_id",
         "running",
         "unreported",
@@ -55,6 +56,8 @@ class Sequence:
         self.arrived_at = arrived_at
         #: number of its arrival
         self.order = order
+        #: number of the first step that can have it
+        self.ready = 0
         #: lower goes first (policy "priority")
         self.priority = priority
         #: the prompt's blocks that others may share, first to last: equal keys are equal text up to the block's end

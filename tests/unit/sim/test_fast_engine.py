@@ -105,6 +105,7 @@ asked = st.builds(
     threshold=st.sampled_from([0, 0, 0, 10]),
     watermark=st.sampled_from([0.0, 0.0, 0.1]),
     policy=st.sampled_from(["fcfs", "fcfs", "priority"]),
+    ahead=st.booleans(),
     prefix_cache=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
@@ -117,12 +118,14 @@ def test_both_engines_give_the_same(
     threshold: int,
     watermark: float,
     policy: Any,
+    ahead: bool,
     prefix_cache: bool,
 ) -> None:
     profile = replace(PROFILE, kv_tokens=16 * blocks, max_num_seqs=seqs, max_num_batched_tokens=budget)
     limits: dict[str, Any] = {
         "prefix_cache": prefix_cache,
         "policy": policy,
+        "async_scheduling": ahead,
         "watermark": watermark,
         "long_prefill_token_threshold": threshold,
         "record": True,

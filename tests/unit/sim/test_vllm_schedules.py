@@ -14,6 +14,7 @@ import pytest
 
 from kilocard.perf.builtin import SMALL_FAST
 from kilocard.sim.engine import Engine
+from kilocard.sim.fast import FastEngine
 
 RECORDED = json.loads((Path(__file__).parent / "vllm_schedules.json").read_text())
 
@@ -74,3 +75,18 @@ def test_the_record_has_what_can_go_wrong() -> None:
     assert resumed > 30
     assert sum(len(case["aborts"]) for case in RECORDED["cases"]) > 20
     assert {case["config"]["policy"] for case in RECORDED["cases"]} == {"fcfs", "priority"}
+
+
+@pytest.mark.parametrize("case", RECORDED["ahead"], ids=[str(number) for number in range(len(RECORDED["ahead"]))])
+def test_asynchronous_scheduling_gives_tokens_when_vllm_gave_them(case: dict[str, Any]) -> None:
+    """A step takes a second there and here."""
+    limits = dict(case["config"])
+    profile = replace(SMALL_FAST, block_size=16, step_fixed_s=1, prefill_token_s=0, decode_seq_s=0, kv_token_s=0)
+    engine = FastEngine(profile, kv_tokens=16 * limits.pop("blocks"), **limits)
+    events = []
+    for number, (prompt, output, at, text, shared, _) in enumerate(case["requests"]):
+        events += engine.advance(at)
+        blocks = [1000 * text + place for place in range(shared)]
+        engine.add(str(number), prompt, output, at, blocks=blocks, block_tokens=16)
+    events += engine.advance(1e6)
+    assert sorted([event.at_s, event.kind, event.request_id] for event in events) == case["events"]
