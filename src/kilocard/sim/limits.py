@@ -22,8 +22,8 @@ class Limits(TypedDict):
     watermark: NotRequired[float]
     #: tokens of one prompt in one step at most, while there are other requests (0: no limit, vLLM's default)
     long_prefill_token_threshold: NotRequired[int]
-    #: as vLLM does by default: a step is scheduled when the one before it begins. So who comes in during a step waits for
-    #: the next but one, and slots and blocks are free one step later. Only on the engine's own clock (advance)
+    #: as vLLM does by default: a step is scheduled when the one before it begins. So who comes in during a step waits
+    #: for the next but one, and slots and blocks are free one step later. Only on the engine's own clock (advance)
     async_scheduling: NotRequired[bool]
 
 
