@@ -95,9 +95,10 @@ def find(name: str, models: Mapping[str, Mapping[str, Any]]) -> Found:
 
 def _found(entry: str, config: Mapping[str, Any], name: str, meaning: str | None, *, own: bool) -> Found:
     architecture = read_architecture(config, name=entry if own else name)
-    if meaning == "nvfp4" and not name.lower().startswith(OTHER_QUANTIZERS):
+    if meaning == "nvfp4":
         kind = _weights(meaning, architecture)
-        architecture = replace(architecture, quantization=replace(kind, kv_bits=8) if kind else None)
+        cache = 0 if name.lower().startswith(OTHER_QUANTIZERS) else 8
+        architecture = replace(architecture, quantization=replace(kind, kv_bits=cache) if kind else None)
     elif meaning is not None:
         architecture = replace(architecture, quantization=_weights(meaning, architecture))
     return Found(entry, architecture, str(config.get("source", "")))
