@@ -11,6 +11,12 @@ from kilocard.bench.document import PointResult, Results, Spread
 from kilocard.bench.units import milliseconds, number, share
 from kilocard.cli.output import results as console
 
+_NAMES = (
+    "requests", "failed", "req/s", "tok/s", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "ITL p99", "e2e p95", "run",
+    "wait", "KV", "preempt",
+)  # fmt: skip
+#: places of the columns that a narrow terminal can do without; a bare "p95" stays behind the p50 that names it
+_LEFT_OUT_FIRST = (9, 7, 15, 1, 10, 12, 3, 11, 14, 13)
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -20,37 +26,51 @@ def show(results: Results, out: Console = console) -> None:
     engine = " ".join(part for part in (target.engine, target.engine_version) if part)
     out.print(Text(" · ".join(part for part in (target.model, engine, target.url) if part), style="bold"))
     if results.points:
-        out.print(points_table(results))
-        out.print(Text(_legend(results), style="dim"))
+        table, less = points_table(results, out.width)
+        out.print(table)
+        out.print(Text(_legend(results) + (" A wider terminal shows more columns." if less else ""), style="dim"))
     for line in answer(results):
         out.print(line)
 
 
-def points_table(results: Results) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+def points_table(results: Results, width: int = 1000) -> tuple[Table, bool]:
+    """And whether columns were left out, since the terminal has only `width`."""
     closed = any(point.concurrency is not None for point in results.points)
-    columns = ["in flight" if closed else "offered/s", "requests", "failed", "req/s", "tok/s"]
-    columns += ["TTFT p50", "p95", "p99", "TPOT p50", "p95", "ITL p99", "e2e p95", "run", "wait", "KV", "preempt"]
+    names = ["in flight" if closed else "offered/s", *_NAMES]
     if results.slo is not None:
-        columns.append("good/s")
-    for place, name in enumerate(columns):
-        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for point in sorted(results.points, key=in_order):
-        at_knee = results.knee.reached and (point.concurrency, point.rate_per_s) == (
-            results.knee.concurrency,
-            results.knee.rate_per_s,
-        )
-        if point.client.limited:
-            load = point.concurrency if point.concurrency is not None else point.rate_per_s
-            blank = [""] * (len(table.columns) - 4)
-            name = "trace" if load is None else f"{load:g}"
-            failed = f"{point.errors:,}" if point.errors else ""
-            table.add_row(name, f"{point.requests:,}", failed, *blank, "the load tester was the limit", style="red")
-            continue
-        style = "bold" if at_knee else ""
-        table.add_row(*_cells(point, results.slo is not None), _state(point, at_knee), style=style)
-    return table
+        names.append("good/s")
+    names.append("")
+    rows = [_row(point, results, len(names)) for point in sorted(results.points, key=in_order)]
+    kept = list(range(len(names)))
+    wanted = list(_LEFT_OUT_FIRST)
+    lines = [names, *(cells for cells, _ in rows)]
+    while wanted and _width([[cells[place] for place in kept] for cells in lines]) > width:
+        kept.remove(wanted.pop(0))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    for place in kept:
+        table.add_column(names[place], justify="left" if place == 0 else "right", no_wrap=True)
+    for cells, style in rows:
+        table.add_row(*(cells[place] for place in kept), style=style)
+    return table, len(kept) < len(names)
+
+
+def _row(point: PointResult, results: Results, columns: int) -> tuple[list[str], str]:
+    """Its cells, and its style."""
+    if point.client.limited:
+        load = point.concurrency if point.concurrency is not None else point.rate_per_s
+        name = "trace" if load is None else f"{load:g}"
+        failed = f"{point.errors:,}" if point.errors else ""
+        return [name, f"{point.requests:,}", failed, *[""] * (columns - 4), "client limit"], "red"
+    at_knee = results.knee.reached and (point.concurrency, point.rate_per_s) == (
+        results.knee.concurrency,
+        results.knee.rate_per_s,
+    )
+    return [*_cells(point, results.slo is not None), _state(point, at_knee)], "bold" if at_knee else ""
+
+
+def _width(rows: list[list[str]]) -> int:
+    """Of the table: each column as wide as its widest cell, two spaces between and one behind."""
+    return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) - 1
 
 
 def answer(results: Results) -> list[Text]:

@@ -50,12 +50,25 @@ def test_numbers_of_the_load_tester_are_not_shown() -> None:
     document = made()[0]
     document.points[4].client.limited = "it was late"
     lines = printed(document).splitlines()
-    row = next(line for line in lines if "the load tester was the limit" in line)
+    row = next(line for line in lines if "client limit" in line)
     assert row.split()[0] == "64"
     assert f"{document.points[4].output_tokens_per_s:,.0f}" not in row
     assert [line.split()[0] for line in lines[2:10]] == ["1", "1", "8", "8", "64", "64", "128", "128"], (
         "in order of load"
     )
+
+
+@pytest.mark.parametrize("limited", [None, "it was late"])
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_a_narrow_terminal_shows_fewer_columns_and_each_of_them_whole(width: int, limited: str | None) -> None:
+    document = made()[0]
+    document.points[4].client.limited = limited
+    lines = printed(document, width).splitlines()
+    table = [line for line in lines if line.startswith("in flight") or line[:1].isdigit()]
+    assert len(table) == 9
+    assert "…" not in "".join(table)
+    assert "TTFT p50" in table[0] and "tok/s" in table[0] and "◀ knee" in "".join(table)
+    assert ("more columns" in "".join(lines)) == (table[0].count("p95") < 3)
 
 
 def run_folder(tmp_path: Path, name: str, seed: int, slower: float = 1.0) -> Path:
