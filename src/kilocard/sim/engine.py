@@ -63,11 +63,12 @@ class Engine(Scheduler):
         super()._enqueue(sequence)
 
     def settle(self) -> None:
-        free, leaving = self.pool.free, len(self._leaving)
+        if not self._async or not self._leaving:
+            super().settle()
+            return
+        free, self._late = self.pool.free, len(self._leaving)
         super().settle()
-        if self._async and leaving:
-            self._late = leaving
-            self.pool.reserved = self.pool.free - free
+        self.pool.reserved = self.pool.free - free
 
     def advance(self, until: float) -> list[Event]:
         """Run all steps that start before `until`; what has come out by then, in order of time."""

@@ -137,6 +137,16 @@ def test_both_engines_give_the_same(
     assert fast.pool.used == slow.pool.used == 0
 
 
+def test_a_preemption_is_reported_by_both_at_the_same_output() -> None:
+    """Found by chance: who was thrown out comes back in small chunks, and one token is left when the group forms."""
+    profile = replace(PROFILE, kv_tokens=16 * 13, max_num_batched_tokens=16)
+    requests = [Asked(prompt, output, 0, 999, 0, 0, 0) for prompt, output in ((38, 52), (57, 45), (38, 56))]
+    slow, fast = (kind(profile, long_prefill_token_threshold=10) for kind in (Engine, FastEngine))
+    assert play(fast, requests, []) == play(slow, requests, [])
+    assert fast.counters == slow.counters
+    assert slow.counters.preemptions_reported == 2
+
+
 def test_a_quiet_engine_takes_a_handful_of_turns_for_many_tokens() -> None:
     fast = FastEngine(replace(PROFILE, kv_tokens=16 * 4000), record=True)
     for name in "abcd":
