@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kilocard.core.prefix import EDGES
 
-#: keys of all replicas together: some 180 bytes each, 90 MB at most
+#: keys of all replicas together: some 220 bytes each, 110 MB at most
 MOST_KEYS = 500_000
 #: sessions that are remembered by name; 300 bytes each
 MOST_SESSIONS = 50_000

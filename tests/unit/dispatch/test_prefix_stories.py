@@ -155,7 +155,9 @@ def test_lb_13_gateways_without_shared_state_agree_mostly_where_a_conversation_l
     alone = chat_through([fleet(*EIGHT)])
     three = chat_through([fleet(*EIGHT, seed=seed) for seed in range(3)])
     blind = chat_through([Story(*EIGHT, seed=seed) for seed in range(3)])
-    assert alone > 0.9 and three > 0.7 and blind < 0.5, (alone, three, blind)
+    short = chat_through([fleet(*EIGHT, seed=seed) for seed in range(3)], conversations=200, turns=3)
+    assert alone > 0.9 and blind < 0.5, (alone, blind)
+    assert three > 0.77 and short > 0.55, "without homes 0.71 and 0.48: each gateway has to learn alone"
 
 
 def test_lb_13_a_replica_that_goes_moves_its_own_conversations_only() -> None:

@@ -67,6 +67,16 @@ def test_a_chain_is_evicted_from_its_end_and_the_oldest_first() -> None:
     assert known.hit(0, other) < 8192
 
 
+def test_what_was_used_again_is_evicted_from_its_end_too() -> None:
+    known = index(1, capacity=8192 + 2048)
+    for _ in range(3):
+        known.put(0, KEYS[:8], 2100)
+    known.put(0, block_keys(range(100, 133), 256), 8500)
+    assert known.hit(0, KEYS) == 2048
+    known.resize(0, 8192 + 1100)
+    assert known.hit(0, KEYS) == 1024
+
+
 def test_23_memory_is_bounded_by_what_replicas_can_hold_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefix_index, "MOST_KEYS", 600)
     monkeypatch.setattr(prefix_index, "MOST_SESSIONS", 50)
@@ -138,7 +148,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestMachine.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 
 
 def test_lb_13_all_processes_agree_on_homes_and_one_that_goes_moves_its_own_share_only() -> None:
