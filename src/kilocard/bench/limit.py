@@ -59,6 +59,8 @@ def find_limit(points: Sequence[PointResult], knee: Knee, max_num_seqs: int | No
         kinds = ", ".join(sorted({kind for load in loads for kind, _ in refusals(load)}))
         return Limit("admission", (f"The server refused {refused} requests ({kinds}).",))
     if not knee.reached:
+        if len(loads) == 1:
+            return Limit("none", (f"One load, {places(last.repeats)}, does not show where the limit is.",))
         return Limit("none", (f"Throughput still grew at the largest load, {places(last.repeats)}.",))
     past = [load for load in loads if load.load > (knee.concurrency or knee.rate_per_s or 0.0)] or [last]
     running = max((r for load in past if (r := load.most(lambda p: p.engine.running_max)) is not None), default=None)

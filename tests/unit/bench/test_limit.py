@@ -104,6 +104,11 @@ def test_a_rising_curve_has_no_limit_yet() -> None:
     assert "Go higher" in advise(points, find_knee(points), limit)[0]
 
 
+def test_one_load_shows_no_growth() -> None:
+    limit = limit_of([closed_point(4, 10.0)])
+    assert (limit.resource, limit.evidence) == ("none", ("One load, 4 in flight, does not show where the limit is.",))
+
+
 def test_flat_without_gauges_is_unknown() -> None:
     limit = limit_of([closed_point(c, min(c, 4) * 10.0) for c in (1, 2, 4, 8, 16)])
     assert limit.resource == "unknown"
