@@ -15,8 +15,11 @@ from kilocard.sim.fast import FastEngine
 from kilocard.workload.blocks import prefix_hits
 from kilocard.workload.read import read_trace
 
-FOLDER = os.environ.get("KILOCARD_TRACES")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="KILOCARD_TRACES names no folder with the public traces")
+FOLDER = os.environ.get("KILOCARD_TRACES") or None
+pytestmark = [
+    pytest.mark.traces,
+    pytest.mark.skipif(FOLDER is None, reason="KILOCARD_TRACES names no folder with the public traces"),
+]
 
 #: one engine with room for everything, that prefills any prompt in one step
 PROFILE = replace(A100_7B, block_size=512, kv_tokens=512 * 1_000_000, max_num_batched_tokens=1_000_000)

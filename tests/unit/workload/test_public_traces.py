@@ -14,8 +14,11 @@ from kilocard.workload.reshape import spread, tick_s
 from kilocard.workload.summary import Lengths, Summary, summary
 from kilocard.workload.trace import Trace
 
-FOLDER = os.environ.get("KILOCARD_TRACES")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="KILOCARD_TRACES names no folder with the public traces")
+FOLDER = os.environ.get("KILOCARD_TRACES") or None
+pytestmark = [
+    pytest.mark.traces,
+    pytest.mark.skipif(FOLDER is None, reason="KILOCARD_TRACES names no folder with the public traces"),
+]
 
 
 def trace(name: str) -> Trace:
