@@ -16,6 +16,9 @@ from kilocard.routing.ring import Ring
 from kilocard.routing.speeds import Speed, Speeds
 from kilocard.routing.trust import Trust, restarted
 
+#: reasons where something is cached. Not of the class: a compiled class shows descriptors there
+CACHED_HERE = "prefix_affinity: soonest first token, part of the prompt is cached"
+CACHED_ELSEWHERE = "prefix_affinity: soonest first token, where more is cached would take longer"
 #: replicas with a cached beginning that are compared with the least loaded one
 CANDIDATES = 4
 #: affinity ends where a replica has more requests than BOUND × the mean of those available + SPARE
@@ -68,8 +71,6 @@ class PrefixAffinity(QueueDepth):
     name = "prefix_affinity"
     observes = True
     reason = "prefix_affinity: soonest first token, nothing cached"
-    cached_here = "prefix_affinity: soonest first token, part of the prompt is cached"
-    cached_elsewhere = "prefix_affinity: soonest first token, where more is cached would take longer"
     at_home = "prefix_affinity: home of the conversation"
 
     def __init__(self, rng: Random) -> None:
@@ -236,7 +237,7 @@ class PrefixAffinity(QueueDepth):
                 best, cost, hit = record, rival, there
                 reason = self.at_home if worth > there else self.reason
         if reason is self.reason and cached and share:
-            reason = self.cached_here if hit else self.cached_elsewhere
+            reason = CACHED_HERE if hit else CACHED_ELSEWHERE
         self._remember(best, prefix, hit, cached)
         return _new(Decision, (best.replica.id, reason, cost * seconds, min(tokens, int(share * hit))))
 

@@ -16,7 +16,7 @@ from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.explain import explain
 from kilocard.dispatch.instructions import Send
 from kilocard.dispatch.record import from_list, to_list
-from kilocard.routing.prefix_affinity import PrefixAffinity
+from kilocard.routing.prefix_affinity import CACHED_HERE, PrefixAffinity
 
 EIGHT = [f"r{number}" for number in range(8)]
 
@@ -238,7 +238,7 @@ def test_an_explanation_shows_the_others_at_what_they_would_cost_this_prompt() -
     why = explain(story.dispatcher.fleet, story.now, "m", "", send, prefix=turn(1, 8))
     assert why is not None and why.policy == "prefix_affinity" and len(why.others) == 2
     assert all(other.score > send.decision.score for other in why.others)
-    assert send.decision.reason == PrefixAffinity.cached_here
+    assert send.decision.reason == CACHED_HERE
 
 
 def test_a_log_holds_hashes_and_comes_back_the_same() -> None:

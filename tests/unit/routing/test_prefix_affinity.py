@@ -13,7 +13,7 @@ from kilocard.core.load import LoadSample
 from kilocard.core.prefix import Prefix, block_keys, key_of
 from kilocard.routing.base import Outcome
 from kilocard.routing.load import ReplicaLoad
-from kilocard.routing.prefix_affinity import BOUND, SPARE, PrefixAffinity
+from kilocard.routing.prefix_affinity import BOUND, CACHED_ELSEWHERE, CACHED_HERE, SPARE, PrefixAffinity
 from kilocard.routing.queue_depth import QueueDepth
 
 
@@ -65,7 +65,7 @@ def test_the_next_turn_goes_where_the_last_one_was() -> None:
             decision = pool.send(conversation(number, turns))
             assert decision.target == name
             assert decision.cached == 2048 * (turns - 1)
-            assert decision.reason == PrefixAffinity.cached_here
+            assert decision.reason == CACHED_HERE
 
 
 def test_waiting_that_costs_more_than_computing_sends_it_elsewhere() -> None:
@@ -81,7 +81,7 @@ def test_waiting_that_costs_more_than_computing_sends_it_elsewhere() -> None:
         pool.begin(home)
     decision = pool.send(conversation(1))
     assert decision.target == other and decision.cached == 0
-    assert decision.reason == PrefixAffinity.cached_elsewhere
+    assert decision.reason == CACHED_ELSEWHERE
     assert pool.send(conversation(1)).target == other, "now both have it, and the load decides"
 
 
