@@ -16,7 +16,6 @@ from kilocard.routing.ring import Ring
 from kilocard.routing.speeds import Speed, Speeds
 from kilocard.routing.trust import Trust, restarted
 
-#: reasons where something is cached. Not of the class: a compiled class shows descriptors there
 CACHED_HERE = "prefix_affinity: soonest first token, part of the prompt is cached"
 CACHED_ELSEWHERE = "prefix_affinity: soonest first token, where more is cached would take longer"
 #: replicas with a cached beginning that are compared with the least loaded one
