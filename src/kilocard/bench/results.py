@@ -14,35 +14,11 @@ from kilocard.bench.caveats import caveats
 from kilocard.bench.document import SCHEMA, About, Finding, PointResult, Results, Slo, TargetSeen
 from kilocard.bench.knee import find_knee
 from kilocard.bench.limit import find_limit
-from kilocard.bench.point import Point
-from kilocard.bench.summary import summarise
 from kilocard.core.errors import UsageError
 
 _SECRET = re.compile(r"key|token|secret|password|authorization|header", re.IGNORECASE)
 #: names that look like secrets and are counts of tokens
 _HARMLESS = re.compile(r"^(input|output|max|kv)[_-]?tokens$", re.IGNORECASE)
-
-
-def results(
-    points: Sequence[Point],
-    *,
-    target: TargetSeen,
-    about: About,
-    slo: Slo | None = None,
-    single: dict[str, float] | None = None,
-    stopped_early: str | None = None,
-    findings: Sequence[Finding] = (),
-) -> Results:
-    """The whole document. `findings` are what the prober found; those that the numbers show are added behind."""
-    return assemble(
-        [summarise(point, slo) for point in points],
-        target=target,
-        about=about,
-        slo=slo,
-        single=single,
-        stopped_early=stopped_early,
-        findings=findings,
-    )
 
 
 def assemble(
@@ -55,7 +31,8 @@ def assemble(
     stopped_early: str | None = None,
     findings: Sequence[Finding] = (),
 ) -> Results:
-    """The same from points that are summarised already, as a live display has them."""
+    """The whole document, of points that are summarised already, as a live display has them. `findings` are what the
+    prober found; those that the numbers show are added behind."""
     knee = find_knee(points)
     limit = find_limit(points, knee, target.max_num_seqs)
     return Results(

@@ -41,6 +41,11 @@ def share(value: float) -> str:
     return f"{percent:.1f} %" if 0 < abs(percent) < 9.95 else f"{percent:.0f} %"
 
 
+def count(value: float | None) -> str:
+    """ "2,230"; a dash where nothing is known."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
 def _plain(digits: str) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 

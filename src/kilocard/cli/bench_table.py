@@ -8,7 +8,7 @@ from rich.text import Text
 
 from kilocard.bench.caveats import in_order
 from kilocard.bench.document import PointResult, Results, Spread
-from kilocard.bench.units import milliseconds, number, share
+from kilocard.bench.units import count, milliseconds, number, share
 from kilocard.cli.output import results as console
 
 _NAMES = (
@@ -107,10 +107,10 @@ def _cells(point: PointResult, with_goodput: bool) -> list[str]:
         *(_shown(point.tpot_s, name) for name in ("p50", "p95")),
         _shown(point.itl_s, "p99"),
         _shown(point.e2e_s, "p95"),
-        _count(engine.running_max),
-        _count(engine.waiting_max),
+        count(engine.running_max),
+        count(engine.waiting_max),
         "–" if engine.kv_usage_max is None else share(engine.kv_usage_max),
-        _count(engine.preemptions),
+        count(engine.preemptions),
     ]
     if with_goodput:
         cells.append("–" if point.goodput is None else number(point.goodput.requests_per_s))
@@ -139,7 +139,3 @@ def _shown(spread: Spread | None, name: str) -> str:
         return "–"
     mark = "≥" if name in spread.at_least else "~" if name in spread.few else ""
     return mark + milliseconds(getattr(spread, name))
-
-
-def _count(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"

@@ -10,7 +10,7 @@ from kilocard.core.errors import UsageError
 from kilocard.perf.gpus import gpu as find_gpu
 from kilocard.perf.layout import Layout
 from kilocard.perf.memory import memory
-from kilocard.perf.modelled import FALLBACK_ENGINE, modelled_profile
+from kilocard.perf.modelled import FALLBACK_ENGINE, profile_of
 from kilocard.perf.profile import Profile
 from kilocard.perf.setting import EngineSetting
 
@@ -51,17 +51,7 @@ def modelled(told: Told, *, engine: str | None = None, engine_version: str | Non
         max_model_len=told.max_model_len,
     )
     room = memory(architecture, gpu, layout, setting)
-    found = modelled_profile(
-        architecture,
-        gpu,
-        layout,
-        room,
-        room.resolved,
-        engine=engine or FALLBACK_ENGINE,
-        engine_version=setting.version or "",
-        quantization=room.resolved.quantization,
-        kv_bits=round(8 * room.resolved.kv_bytes),
-    )
+    found = profile_of(architecture, gpu, layout, room, setting.version, engine=engine or FALLBACK_ENGINE)
     return replace(found, name=told.name or found.name, kv_tokens=told.kv_tokens or found.kv_tokens)
 
 

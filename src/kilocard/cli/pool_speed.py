@@ -16,7 +16,7 @@ from kilocard.perf.builtin import SMALL_FAST
 from kilocard.perf.gpus import gpu as find_gpu
 from kilocard.perf.layout import Layout
 from kilocard.perf.memory import memory
-from kilocard.perf.modelled import modelled_profile
+from kilocard.perf.modelled import profile_of
 from kilocard.perf.profile import Profile
 from kilocard.perf.setting import EngineSetting
 from kilocard.spec.model import PoolSpec, Scalar
@@ -73,18 +73,7 @@ def _modelled(pool: PoolSpec, args: Arguments) -> PoolSpeed:
         room = memory(architecture, gpu, layout, setting)
     except PlanError as error:
         raise PlanError(f"pool {pool.name}: {error.message}", code=error.code) from error
-    resolved = room.resolved
-    profile = modelled_profile(
-        architecture,
-        gpu,
-        layout,
-        room,
-        resolved,
-        engine=pool.engine,
-        engine_version=setting.version or "",
-        quantization=resolved.quantization,
-        kv_bits=round(8 * resolved.kv_bytes),
-    )
+    profile = profile_of(architecture, gpu, layout, room, setting.version, engine=pool.engine)
     return PoolSpeed(profile, setting.prefix_caching, f"modelled: {profile.name}, {profile.note}")
 
 

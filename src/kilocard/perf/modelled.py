@@ -14,6 +14,7 @@ from kilocard.perf.architecture import Architecture
 from kilocard.perf.gpus import Gpu
 from kilocard.perf.layout import Layout
 from kilocard.perf.link import RDMA, Link, bubble, inside
+from kilocard.perf.memory import Memory
 from kilocard.perf.prior_numbers import PRIORS
 from kilocard.perf.priors import FITTED, Generation, Reach, expected_error, generation
 from kilocard.perf.profile import Profile
@@ -61,6 +62,34 @@ class StepTimes:
     request_s: float
     steps_ahead: float
     turnaround_steps: float
+
+
+def profile_of(
+    architecture: Architecture,
+    gpu: Gpu,
+    layout: Layout,
+    memory: Memory,
+    version: str | None = None,
+    link: Link | None = None,
+    *,
+    engine: str = FALLBACK_ENGINE,
+    between: Link = RDMA,
+) -> Profile:
+    """modelled_profile of a replica whose memory was accounted for: with the limits, weights and cache of that."""
+    resolved = memory.resolved
+    return modelled_profile(
+        architecture,
+        gpu,
+        layout,
+        memory,
+        resolved,
+        link,
+        engine=engine,
+        engine_version=version or "",
+        quantization=resolved.quantization,
+        kv_bits=round(8 * resolved.kv_bytes),
+        between=between,
+    )
 
 
 def modelled_profile(

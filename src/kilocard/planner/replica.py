@@ -10,7 +10,7 @@ from kilocard.perf.gpus import Gpu
 from kilocard.perf.layout import Layout
 from kilocard.perf.link import Link
 from kilocard.perf.memory import Memory, memory
-from kilocard.perf.modelled import modelled_profile
+from kilocard.perf.modelled import profile_of
 from kilocard.perf.profile import Profile
 from kilocard.perf.setting import EngineSetting
 from kilocard.planner.demand import Demand
@@ -61,19 +61,15 @@ def build(question: Question, gpu: Gpu, layout: Layout, setting: EngineSetting |
     link = question.machines.group_link(gpu, layout.tensor)
     setting, room = _room(question, gpu, layout, setting or _tuned(question, gpu))
     profile = question.measured
-    resolved = room.resolved
     if profile is None:
-        profile = modelled_profile(
+        profile = profile_of(
             question.architecture,
             gpu,
             layout,
             room,
-            resolved,
+            setting.version,
             link,
             engine=question.engine,
-            engine_version=setting.version or "",
-            quantization=resolved.quantization,
-            kv_bits=round(8 * resolved.kv_bytes),
             between=question.machines.between(gpu, layout),
         )
         if layout.data > 1:  # the engine's limits are one rank's, the profile is the replica's

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from kilocard.core.errors import PlanError
 from kilocard.perf.gpus import Gpu
 from kilocard.perf.layout import Layout
-from kilocard.perf.link import PCIE, PCIE_SOCKETS, Link
-from kilocard.perf.memory import Memory
+from kilocard.perf.link import PCIE, PCIE_SOCKETS
 from kilocard.perf.operating_point import Expected
 from kilocard.perf.profile import Profile
-from kilocard.perf.setting import EngineSetting
 from kilocard.planner.capacity import Capacity, capacity, point, shared_load
 from kilocard.planner.layouts import layouts
 from kilocard.planner.machine import Machines
@@ -32,15 +30,9 @@ LEAST_KV = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Replica):
     """One way that works. Rates and costs are of the whole cluster unless they say "each"."""
 
-    gpu: Gpu
-    layout: Layout
-    setting: EngineSetting
-    link: Link
-    memory: Memory
-    profile: Profile
     capacity: Capacity
     replicas: int
     #: one replica at the load that is asked of it

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
+from tests.run_results import results
 from tests.simulated_points import QUICK, simulated_point
 
 from kilocard.bench import blocks, requests_log
@@ -12,7 +13,6 @@ from kilocard.bench.compare import Comparison, compare
 from kilocard.bench.document import About, ClientSeen, Results, TargetSeen
 from kilocard.bench.point import Point
 from kilocard.bench.requests_log import Line
-from kilocard.bench.results import results
 from kilocard.bench.summary import summarise
 from kilocard.core.confidence import difference
 

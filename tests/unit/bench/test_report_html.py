@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.run_results import results
 from tests.simulated_points import simulated_point
 
 from kilocard.bench.compare import compare
@@ -16,7 +17,7 @@ from kilocard.bench.report.chart import APART, Chart, Line, draw
 from kilocard.bench.report.compare_page import compare_html, forest
 from kilocard.bench.report.page import report_html
 from kilocard.bench.report.scale import between, from_zero, loads, logarithmic
-from kilocard.bench.results import assemble, results
+from kilocard.bench.results import assemble
 from kilocard.bench.units import brief, milliseconds, number, plain, seconds, share
 
 VOID = {"meta"}  # path and rect close themselves

@@ -6,12 +6,13 @@ from functools import cache
 import jsonschema
 import msgspec
 import pytest
+from tests.run_results import results
 from tests.simulated_points import record, simulated_point
 
 from kilocard.bench import requests_log
 from kilocard.bench.document import About, Finding, Results, Slo, TargetSeen
 from kilocard.bench.point import Point
-from kilocard.bench.results import dump, json_schema, load, results
+from kilocard.bench.results import dump, json_schema, load
 from kilocard.core.errors import UsageError
 
 TARGET = TargetSeen(url="http://user:pass@host:8000/v1?key=abc", model="m", engine="vllm", max_num_seqs=64)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tests.run_results import results
 from tests.simulated_points import record
 
 from kilocard.bench.document import About, Results, TargetSeen
 from kilocard.bench.point import ClientHealth, Point
 from kilocard.bench.record import CUT_OFF, RequestRecord
-from kilocard.bench.results import results
 from kilocard.bench.run import Measured
 from kilocard.bench.trust import distrust
 

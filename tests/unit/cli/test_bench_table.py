@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.run_results import results
 from tests.simulated_points import simulated_point
 
 from kilocard.bench import requests_log
 from kilocard.bench.document import About, Finding, Results, Slo, TargetSeen
-from kilocard.bench.results import dump, results
+from kilocard.bench.results import dump
 from kilocard.cli.bench_compare import compare_runs
 from kilocard.cli.bench_table import show
 from kilocard.core.errors import UsageError

@@ -13,13 +13,14 @@ from random import Random
 
 import pytest
 import yaml
+from tests.run_results import results
 from typer.testing import CliRunner
 
 from kilocard.bench import requests_log
 from kilocard.bench.document import About, TargetSeen
 from kilocard.bench.point import ClientHealth, EngineSample, Point
 from kilocard.bench.record import CUT_OFF, RequestRecord
-from kilocard.bench.results import dump, results
+from kilocard.bench.results import dump
 from kilocard.cli.main import app
 from kilocard.core.errors import SpecError, UsageError
 from kilocard.perf.builtin import CPU_SMOL

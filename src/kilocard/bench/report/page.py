@@ -12,7 +12,7 @@ from kilocard.bench.document import PointResult, Results, Spread
 from kilocard.bench.report import charts
 from kilocard.bench.report.chart import Chart, draw
 from kilocard.bench.results import named
-from kilocard.bench.units import milliseconds, number, seconds, share
+from kilocard.bench.units import count, milliseconds, number, seconds, share
 
 LIMITS = {
     "memory": "KV cache memory",
@@ -158,8 +158,8 @@ def _cells(point: PointResult, with_goodput: bool) -> list[str]:
         at(point.ttft_s, "p50"), at(point.ttft_s, "p95"), at(point.ttft_s, "p99"),
         at(point.tpot_s, "p50"), at(point.tpot_s, "p95"), at(point.itl_s, "p50"), at(point.itl_s, "p99"),
         at(point.e2e_s, "p50", number), at(point.e2e_s, "p95", number),
-        _count(engine.running_max), _count(engine.waiting_max),
-        "–" if engine.kv_usage_max is None else share(engine.kv_usage_max), _count(engine.preemptions),
+        count(engine.running_max), count(engine.waiting_max),
+        "–" if engine.kv_usage_max is None else share(engine.kv_usage_max), count(engine.preemptions),
     ]  # fmt: skip
     if with_goodput:
         good = point.goodput
@@ -174,10 +174,6 @@ def at(spread: Spread | None, name: str, text: Callable[[float], str] = millisec
         return "–"
     mark = "≥ " if name in spread.at_least else "~" if name in spread.few else ""
     return mark + text(getattr(spread, name))
-
-
-def _count(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
 
 
 DEFINITIONS = (
