@@ -167,7 +167,7 @@ class Answer:
             record.finish_reason = said.finish_reason
         usage = said.usage
         if usage is not None:  # the newest counts, part by part: never a sum
-            record.input_tokens = record.input_tokens if usage.input is None else usage.input
+            record.input_tokens = record.input_tokens if usage.prompt is None else usage.prompt
             record.output_tokens = record.output_tokens if usage.output is None else usage.output
             record.cached_tokens = record.cached_tokens if usage.cached is None else usage.cached
 

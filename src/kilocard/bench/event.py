@@ -8,17 +8,11 @@ or `reasoning` (Ollama, newer vLLM) before the content, usage in each event or i
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-
-class Usage(NamedTuple):
-    """Tokens by the server's count; None: not said."""
-
-    input: int | None
-    output: int | None
-    cached: int | None
+from kilocard.wire.events import Usage, UsageFields, usage_of
 
 
 class Said(msgspec.Struct):
@@ -49,19 +43,9 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: Any = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: Any = None
-    completion_tokens: Any = None
-    prompt_tokens_details: _Details | None = None
-
-
 class _Event(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: UsageFields | None = None
     error: Any = None
     object: Any = None
     message: Any = None
@@ -82,7 +66,7 @@ def read_event(payload: bytes) -> Said:
         return Said(error="unreadable", message=payload[:200].decode("utf-8", "replace"))
     if event.error is not None or event.object == "error":
         return _failure(event)
-    usage = None if event.usage is None else _usage(event.usage)
+    usage = usage_of(event.usage)
     choices = event.choices
     if not choices:
         return _NOTHING if usage is None else Said(usage=usage)
@@ -127,17 +111,6 @@ def _tokens(choice: _Choice) -> tuple[str | None, int]:
 
 def _length(text: Any) -> int:
     return len(text) if isinstance(text, str) else 1
-
-
-def _usage(usage: _Usage) -> Usage:
-    details = usage.prompt_tokens_details
-    return Usage(
-        _count(usage.prompt_tokens), _count(usage.completion_tokens), _count(details.cached_tokens) if details else None
-    )
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _failure(event: _Event) -> Said:

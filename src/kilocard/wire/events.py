@@ -41,7 +41,9 @@ class _Details(msgspec.Struct):
     cached_tokens: Any = None
 
 
-class _Usage(msgspec.Struct):
+class UsageFields(msgspec.Struct):
+    """`usage` as engines write it, in OpenAI's names and Anthropic's."""
+
     prompt_tokens: Any = None
     completion_tokens: Any = None
     prompt_tokens_details: _Details | None = None
@@ -60,20 +62,20 @@ class _Choice(msgspec.Struct):
 
 
 class _Inner(msgspec.Struct):
-    usage: _Usage | None = None
+    usage: UsageFields | None = None
 
 
 class _Event(msgspec.Struct):
     type: Any = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: UsageFields | None = None
     error: Any = None
     response: _Inner | None = None
     message: Any = None
 
 
 class _Body(msgspec.Struct):
-    usage: _Usage | None = None
+    usage: UsageFields | None = None
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
@@ -112,7 +114,8 @@ def _int(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= _MOST else None
 
 
-def _usage(raw: _Usage | None) -> Usage | None:
+def usage_of(raw: UsageFields | None) -> Usage | None:
+    """None where it says no number that can be believed."""
     if raw is None:
         return None
     prompt = _int(raw.prompt_tokens)
@@ -144,7 +147,7 @@ def read(data: bytes) -> Meaning:
         event = _decode_event(data)
     except (msgspec.DecodeError, RecursionError):
         return _CONTENT
-    usage = _usage(event.usage)
+    usage = usage_of(event.usage)
     if event.error is not None:
         return Meaning(True, usage, error=not _blames_request(event.error))
     if event.choices is not None:
@@ -161,7 +164,7 @@ def read(data: bytes) -> Meaning:
         return Meaning(True, usage) if usage else _CONTENT
     if isinstance(event.type, str):
         if event.response is not None:
-            usage = _usage(event.response.usage) or usage
+            usage = usage_of(event.response.usage) or usage
         elif isinstance(event.message, dict):
             usage = _message_usage(event.message) or usage
         return Meaning(event.type not in _ANNOUNCE, usage)
@@ -175,7 +178,7 @@ def _blames_request(error: object) -> bool:
 
 def _message_usage(message: dict[str, Any]) -> Usage | None:
     try:
-        return _usage(msgspec.convert(message.get("usage"), _Usage | None))
+        return usage_of(msgspec.convert(message.get("usage"), UsageFields | None))
     except msgspec.ValidationError:
         return None
 
@@ -195,7 +198,7 @@ def body_usage(body: bytes) -> Usage | None:
             and raw.prompt_tokens_details is None
         ):
             return Usage(prompt, output)  # the usual case
-        return _usage(raw)
+        return usage_of(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
 
