@@ -13,6 +13,7 @@ from kilocard.cli.engines import engines
 from kilocard.cli.keys import app as keys
 from kilocard.cli.model import app as model
 from kilocard.cli.plan import plan_command
+from kilocard.cli.render import render
 from kilocard.cli.simulate import simulate
 from kilocard.core.errors import KilocardError
 
@@ -44,6 +45,7 @@ app.add_typer(model, name="model")
 app.add_typer(keys, name="keys")
 app.command("plan")(plan_command)
 app.command()(simulate)
+app.command()(render)
 app.command()(engines)
 app.command()(schema.schema)
 app.command()(version.version)

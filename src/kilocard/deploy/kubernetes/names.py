@@ -1,0 +1,31 @@
+"""Names of Kubernetes objects, from pools' names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+#: in front of every object's name. Besides grouping them it keeps a Service from being called `vllm`, for which
+#: Kubernetes would set VLLM_PORT=tcp://… in every pod of the namespace, which vLLM takes for its own variable.
+PREFIX = "kilocard"
+#: a Service's name is a DNS label: 63 characters
+LONGEST = 63
+#: Deployments and LeaderWorkerSets put an ordinal or a hash behind their names in pods' names and labels
+_ROOM = 16
+
+
+def object_name(*parts: str) -> str:
+    """A DNS label of PREFIX and `parts`. Different parts give different names: what had to be changed gets a hash."""
+    asked = "-".join((PREFIX, *parts))
+    name = re.sub(r"[^a-z0-9-]+", "-", asked.lower()).strip("-")
+    if name == asked and len(name) <= LONGEST - _ROOM:
+        return name
+    short = hashlib.sha256(asked.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST - _ROOM - 9].rstrip('-')}-{short}"
+
+
+def label(text: str) -> str:
+    """`text` as a label's value: 63 characters, letters, digits, - _ and . (a pool's own name nearly always is)."""
+    if re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    return object_name(text).removeprefix(f"{PREFIX}-")
