@@ -42,13 +42,14 @@ HOUSE = {
     # asyncio shells of HTTP/1.1 shared by scrape, backends, the admin listener and the emulator
     "net": room(2, "core wire", "httptools uvloop"),
     "tenancy": room(2, "core spec", pure=True),
+    "scaling": room(2, "core spec", pure=True),
     "dispatch": room(3, "core spec routing", pure=True),
     # a cluster file written out for other programs; `yaml` turns values into text
     "deploy": room(3, "core spec engines metrics", "yaml", pure=True),
     "scrape": room(3, "core metrics engines net spec"),
     # where tenancy's keys, counts and records are kept: SQLite, files, Redis, PostgreSQL, key sets of issuers
     "stores": room(3, "core spec tenancy net", "msgspec psycopg jwt"),
-    "sim": room(4, "core spec engines perf workload routing dispatch", pure=True),
+    "sim": room(4, "core spec engines perf workload routing scaling dispatch", pure=True),
     "gateway": room(
         4, "core spec wire metrics engines dispatch scrape net tenancy", "uvloop httptools msgspec opentelemetry"
     ),
@@ -61,8 +62,8 @@ HOUSE = {
     "workers": room(5, "core spec wire metrics engines dispatch scrape net tenancy stores gateway", "msgspec uvloop"),
     "cli": room(
         6,
-        "core spec wire metrics perf workload engines routing net tenancy dispatch deploy scrape stores sim gateway "
-        "backends bench planner emulator workers",
+        "core spec wire metrics perf workload engines routing scaling net tenancy dispatch deploy scrape stores sim "
+        "gateway backends bench planner emulator workers",
         "typer rich uvloop msgspec yaml",
     ),
 }
