@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from kilocard.core.signals import BOUNDS_S
 from kilocard.dispatch import events as ev
 from kilocard.dispatch import isolation, refusals
 from kilocard.dispatch.config import PoolFacts
@@ -131,6 +133,9 @@ class Dispatcher:
             model.hedge_budget += model.hedge.budget
         expected = int(declared * model.used_share)
         route = model.only or model.draw(self._rng)
+        tally = route.pool.tally
+        tally.arrived += 1
+        tally.prompt_tokens += prompt
         request = LiveRequest(id, model, route, prompt, expected, declared, event)
         if fingerprint and (poison := self.quarantine.arrived(now, request, fingerprint)) is not None:
             return (self._refuse(id, poison),)
@@ -162,6 +167,7 @@ class Dispatcher:
         if self._incidents:
             self.quarantine.lives(now, replica.id, proof=True)
         pool = replica.pool
+        pool.tally.first_token[bisect_left(BOUNDS_S, now - request.asked[0])] += 1
         if pool.observers:
             outcome = Outcome(now, request.work, now - request.sent_at, None, None, False, request.ahead)
             for policy in pool.observers:
@@ -190,11 +196,14 @@ class Dispatcher:
             self._room.leave(request)
             return NOTHING
         self.stats.ends["finished"] += 1
+        pool = replica.pool
+        tally = pool.tally
+        tally.finished += 1
         if produced is not None:
+            tally.output_tokens += produced
             request.model.learn(request.declared, produced)
             if request.hold_until:
                 self._room.settle(request, produced)
-        pool = replica.pool
         if pool.observers:
             self._observe_end(now, request, replica, produced)
         if self._incidents and status < 500:

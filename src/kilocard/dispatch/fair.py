@@ -7,6 +7,7 @@ share out what it got, so that its short requests do not wait behind its long on
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from kilocard.dispatch.lengths import Lengths
 from kilocard.dispatch.request import LiveRequest
@@ -121,6 +122,12 @@ class Line:
             tenant = request.asked.tenant
             counts[tenant] = counts.get(tenant, 0) + 1
         return counts
+
+    def requests(self) -> Iterator[LiveRequest]:
+        """All that wait here, in no order."""
+        yield from self.retries.values()
+        for flow in self._tenants.flows():
+            yield from flow.requests.values()
 
     @property
     def waiting(self) -> int:

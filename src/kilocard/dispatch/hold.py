@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from kilocard.dispatch.config import PRIORITIES
 from kilocard.dispatch.fair import Line
@@ -31,6 +32,12 @@ class HoldQueue:
 
     def __len__(self) -> int:
         return self.waiting + len(self.parked)
+
+    def requests(self) -> Iterator[LiveRequest]:
+        """All that wait, in no order."""
+        for line in self.lines:
+            yield from line.requests()
+        yield from self.parked.values()
 
     def first(self) -> tuple[int, Line]:
         """The class whose turn it is, and its line; only while somebody waits in the lines."""

@@ -11,6 +11,7 @@ from kilocard.dispatch.health import OUT, State
 from kilocard.dispatch.hold import HoldQueue
 from kilocard.dispatch.replica import Replica
 from kilocard.dispatch.retry import RetryBudget
+from kilocard.dispatch.tally import Tally
 from kilocard.routing.base import Observer, Policy
 from kilocard.routing.load import UNBOUNDED
 from kilocard.spec.model import ModelSpec
@@ -20,7 +21,7 @@ class Pool:
     """Replicas of one pool. Health, overheat and slow start follow the first model that routes here."""
 
     __slots__ = ("ejected", "facts", "first_tokens", "members", "models", "name", "observers", "out",
-                 "policies", "replicas", "spec", "times", "warm_at")  # fmt: skip
+                 "policies", "replicas", "spec", "tally", "times", "warm_at")  # fmt: skip
 
     facts: PoolFacts
     #: of the first model that routes here
@@ -40,6 +41,7 @@ class Pool:
         self.observers: tuple[Observer, ...] = ()
         self.first_tokens = PoolFirstTokens()
         self.models: tuple[Model, ...] = ()
+        self.tally = Tally()
         #: virtual time of the queues that wait for it, by priority class
         self.times = [0.0] * len(PRIORITIES)
 

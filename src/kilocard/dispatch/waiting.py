@@ -41,6 +41,7 @@ class WaitingRoom:
             if loser is not request:
                 self.leave(loser)
             del self._requests[loser.id]
+            loser.route.pool.tally.refused += 1
             error = refusals.no_capacity("hold_full", model.spec.name, 0.0, len(hold))
             shed = (self._refuse(loser.id, error),)
             if loser is request:
@@ -136,6 +137,8 @@ class WaitingRoom:
             return False
         replica = request.replica
         assert replica is not None
+        if request.attempts == 1:
+            replica.pool.tally.held(now - request.held_at)
         weight = line.weight
         if charge := line.serve(request):
             times = replica.pool.times
@@ -199,6 +202,9 @@ class WaitingRoom:
         else:
             code = "hold_timeout" if now < request.deadline else "deadline_exceeded"
         waited = now - request.held_at
+        tally = request.route.pool.tally
+        tally.refused += 1
+        tally.held(waited)
         return self._refuse(request.id, refusals.no_capacity(code, model.spec.name, waited, 0))
 
 

@@ -9,9 +9,11 @@ from typing import Any, Protocol
 import msgspec
 
 from kilocard.core.errors import MethodNotAllowed, NotFound, SpecError
+from kilocard.core.reading import GatewayReading
 from kilocard.gateway.admin_guard import only_from_here
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.reloader import Reloader
+from kilocard.gateway.signals import signals
 from kilocard.gateway.state import state
 from kilocard.metrics.render import CONTENT_TYPE
 from kilocard.net.server import Answer, Reply, Request
@@ -30,6 +32,8 @@ class Overview(Protocol):
 
     async def state(self) -> dict[str, Any]: ...
 
+    async def signals(self) -> GatewayReading: ...
+
 
 class OneGateway:
     """`describe` gives what a backend knows of its replicas, by id."""
@@ -47,6 +51,9 @@ class OneGateway:
 
     async def state(self) -> dict[str, Any]:
         return state(self._plane, self._plane.clock(), self._describe())
+
+    async def signals(self) -> GatewayReading:
+        return signals(self._plane)
 
 
 class Admin:
@@ -71,9 +78,11 @@ class Admin:
             return Answer(200, CONTENT_TYPE, await overview.metrics())
         if request.path == "/state":
             return Answer(200, _JSON, msgspec.json.encode(await overview.state()))
+        if request.path == "/signals":
+            return Answer(200, _JSON, msgspec.json.encode(await overview.signals()))
         if request.path == "/reload":
             raise MethodNotAllowed("/reload takes POST.")
-        raise NotFound("The admin address has /healthz, /readyz, /metrics and /state.", code="unknown_path")
+        raise NotFound("The admin address has /healthz, /readyz, /metrics, /state and /signals.", code="unknown_path")
 
     async def _reload(self) -> Answer:
         """Waits for it: what has changed, or everything that is wrong with the file."""

@@ -362,6 +362,9 @@ class Plane:
 
     @property
     def ready(self) -> bool:
-        """Some replica can serve, and the gateway is not on its way out."""
+        """Some replica can serve, or is started when somebody asks; and the gateway is not on its way out."""
         pools = self.dispatcher.fleet.pools.values()
-        return not self.draining and any(pool.members > pool.out for pool in pools)
+        specs = self.spec.pools
+        return not self.draining and any(
+            pool.members > pool.out or (not pool.members and specs[pool.name].sleeps) for pool in pools
+        )

@@ -255,6 +255,11 @@ class PoolSpec:
     #: tenants that have this pool to themselves; empty: everybody's
     tenants: tuple[str, ...] = ()
 
+    @property
+    def sleeps(self) -> bool:
+        """It may have no replica at all, since one is started for the first request that waits."""
+        return self.scaling is not None and self.replicas.min == 0
+
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:

@@ -67,7 +67,7 @@ class Ask(Message, frozen=True, tag=True):
     """The worker answers with Told and the same number."""
 
     number: int
-    #: "state" or "metrics"
+    #: "state", "metrics" or "signals"
     what: str
 
 

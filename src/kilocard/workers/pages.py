@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
 from kilocard import __version__
+from kilocard.core.reading import GatewayReading, together
 from kilocard.gateway import limit_store
 from kilocard.gateway.config_status import export
 from kilocard.gateway.limit_state import LimitMeters, Standings, standings, tenants
@@ -87,6 +90,11 @@ class Pages:
         self._describe_replicas(out["replicas"])
         out["tenants"] = tenants(supervisor.spec.tenants, self._standings())
         return out
+
+    async def signals(self) -> GatewayReading:
+        """What the workers know together. One that does not answer is missing, and with it what it had counted."""
+        answers = await asyncio.gather(*[hand.ask("signals") for hand in self._supervisor.hands])
+        return together([convert(answer, GatewayReading) for answer in answers if answer is not None])
 
     def _describe_replicas(self, rows: list[dict[str, Any]]) -> None:
         described = self._describe()

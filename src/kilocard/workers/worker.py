@@ -21,6 +21,7 @@ from kilocard.dispatch.events import PeerConvicted, PeerEjected, PeerLoad
 from kilocard.dispatch.instructions import Convicted
 from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
+from kilocard.gateway.signals import signals
 from kilocard.gateway.state import state
 from kilocard.metrics.merge import page
 from kilocard.spec.model import ClusterSpec
@@ -148,6 +149,8 @@ class Worker:
         plane = gateway.plane
         if what == "metrics":
             return page(plane.telemetry.registry)
+        if what == "signals":
+            return signals(plane)
         return state(plane, plane.clock(), {})
 
     # -- saying
