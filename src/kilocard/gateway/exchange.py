@@ -124,12 +124,13 @@ class Exchange(ClientSide):
         self.target = target
         connection = target.connections.idle()
         if connection is None:
-            self._open(target)
+            self.connect(target)
         else:
             self._start(connection, now)
 
     def hedge(self, send: Send, target: Target, now: float) -> None:
         """A second attempt, beside the one that runs."""
+        assert self.rival is None
         self.rival = Rival(self, send, target, now)
 
     def refuse(self, error: KilocardError) -> None:
@@ -152,7 +153,7 @@ class Exchange(ClientSide):
 
     # -- towards the replica
 
-    def _open(self, target: Target) -> None:
+    def connect(self, target: Target) -> None:
         self.phase = CONNECTING
         self._task = asyncio.get_running_loop().create_task(self._connect(target))
 
@@ -358,7 +359,7 @@ class Exchange(ClientSide):
         self.plane.telemetry.stale_connection()
         self.stale_send = self.send
         assert self.target is not None
-        self._open(self.target)
+        self.connect(self.target)
 
     # -- from the client's side
 
@@ -414,12 +415,11 @@ class Exchange(ClientSide):
 
     def _time_out(self, fault: Fault, detail: str) -> None:
         self.drop_upstream()
-        if self.rival is not None and (self.rival.alone or fault is Fault.TOTAL):
+        if fault is Fault.TOTAL:
             self._drop_rival()
         self.failed(fault, None, detail)
 
-    def shut_down(self) -> None:
-        """The gateway's own drain time is over."""
+    def shut_down(self) -> None:  # the gateway's own drain time is over
         self.give_up(CapacityError("The gateway is shutting down.", code="shutting_down"))
 
     def give_up(self, error: CapacityError) -> None:
@@ -449,8 +449,8 @@ class Exchange(ClientSide):
             self._write(body)
 
     def failed(self, fault: Fault, status: int | None, detail: str) -> None:
-        if self.rival is not None and not self.rival.alone and fault is not Fault.TOTAL:
-            self.rival.goes_on_alone(fault, status, detail)
+        if self.rival is not None and fault is not Fault.TOTAL:
+            self.rival.becomes_the_first(fault, status, detail)
             return
         self._last_fault = fault
         self.phase = HELD if self.phase != STREAMING else self.phase
@@ -466,8 +466,8 @@ class Exchange(ClientSide):
             upstream.drop()
 
     def _drop_rival(self) -> None:
-        rival, self.rival = self.rival, None
-        if rival is not None:
+        if (rival := self.rival) is not None:
+            self.rival = None
             rival.cut()
 
     def _first_content(self, now: float) -> None:

@@ -31,6 +31,7 @@ from kilocard.gateway.exchange import Exchange
 from kilocard.gateway.limiting import Limiting
 from kilocard.gateway.local_answer import LocalAnswer, turned_away
 from kilocard.gateway.local_pages import answer_locally
+from kilocard.gateway.mishap import contain
 from kilocard.gateway.phase import HELD
 from kilocard.gateway.poison import say_convicted
 from kilocard.gateway.probes import Probes
@@ -230,37 +231,43 @@ class Plane:
     # -- the dispatcher's driver
 
     def tell(self, event: Event) -> None:
-        """Whatever has happened: the dispatcher hears of it, and what it wants is done."""
+        """Whatever has happened: the dispatcher hears of it, and what it wants is done.
+
+        One instruction that fails, by a fault of ours, must not take the others with it: they are other requests'.
+        """
         for instruction in self.handle(event):
-            if type(instruction) is Send:
-                exchange = self.exchanges[instruction.request]
-                if exchange.trail is not None:
-                    exchange.trail.sent(exchange, instruction, event)
-                exchange.dispatch(instruction, self.targets[instruction.replica], event.now)
-            elif type(instruction) is Refuse:
-                refused = self.exchanges.get(instruction.request)
-                if refused is not None:
-                    if refused.trail is not None:
-                        refused.trail.refused(refused, instruction.error, event)
-                    refused.refuse(instruction.error)
-            elif type(instruction) is Hedge:
-                hedged = self.exchanges[instruction.request]
-                send = Send(*instruction)
-                if hedged.trail is not None:
-                    hedged.trail.hedged(hedged, send, event)
-                hedged.hedge(send, self.targets[instruction.replica], event.now)
-            elif type(instruction) is Probe:
-                self._probes.begin(instruction)
-            elif type(instruction) is Drained:
-                self._drained(instruction.replica)
-            elif type(instruction) is Convicted:
-                say_convicted(self, instruction)
-                self.on_convicted(instruction)
-            else:
-                assert type(instruction) is Hold  # the exchange is in that state already
-                held = self.exchanges.get(instruction.request)
-                if held is not None and held.trail is not None:
-                    held.trail.held(held, instruction.reason, event)
+            try:
+                if type(instruction) is Send:
+                    exchange = self.exchanges[instruction.request]
+                    if exchange.trail is not None:
+                        exchange.trail.sent(exchange, instruction, event)
+                    exchange.dispatch(instruction, self.targets[instruction.replica], event.now)
+                elif type(instruction) is Refuse:
+                    refused = self.exchanges.get(instruction.request)
+                    if refused is not None:
+                        if refused.trail is not None:
+                            refused.trail.refused(refused, instruction.error, event)
+                        refused.refuse(instruction.error)
+                elif type(instruction) is Hedge:
+                    hedged = self.exchanges[instruction.request]
+                    send = Send(*instruction)
+                    if hedged.trail is not None:
+                        hedged.trail.hedged(hedged, send, event)
+                    hedged.hedge(send, self.targets[instruction.replica], event.now)
+                elif type(instruction) is Probe:
+                    self._probes.begin(instruction)
+                elif type(instruction) is Drained:
+                    self._drained(instruction.replica)
+                elif type(instruction) is Convicted:
+                    say_convicted(self, instruction)
+                    self.on_convicted(instruction)
+                else:
+                    assert type(instruction) is Hold  # the exchange is in that state already
+                    held = self.exchanges.get(instruction.request)
+                    if held is not None and held.trail is not None:
+                        held.trail.held(held, instruction.reason, event)
+            except Exception:
+                contain(self, instruction)
 
     # -- clients
 

@@ -2,7 +2,8 @@
 
 It keeps what its replica says, at most what an exchange would gather. With the first content it wins: the exchange
 takes its connection over and hears everything from the start, as if it had been there. Until then the client sees
-nothing of it, and its failure changes nothing while the first attempt runs.
+nothing of it, and its failure changes nothing. When the first attempt fails the exchange takes it over at once, with
+what has come so far: there is never a rival of nobody.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Rival:
     """Implements receiver.Receiver."""
 
     __slots__ = (
-        "_exchange", "_gathered", "_head", "_length", "_relay", "_size", "_task", "alone", "connection", "send",
-        "sent_at", "target",
+        "_exchange", "_gathered", "_head", "_length", "_relay", "_size", "_task", "connection", "send", "sent_at",
+        "target",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, send: Send, target: Target, now: float) -> None:
@@ -38,8 +39,6 @@ class Rival:
         self.send = send
         self.target = target
         self.sent_at = now
-        #: the first attempt has failed: there is only this one
-        self.alone = False
         self.connection: UpstreamConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._head: ResponseHead | None = None
@@ -77,10 +76,7 @@ class Rival:
             return
         except CapacityError as error:  # it is we who can't go on
             self._task = None
-            if self.alone:
-                self._exchange.give_up(error)
-            else:
-                self._fail(Fault.TOTAL, None, error.message)
+            self._fail(Fault.TOTAL, None, error.message)
             return
         self._task = None
         self._start(connection)
@@ -165,21 +161,28 @@ class Rival:
 
     def _take_over(self) -> None:
         exchange = self._exchange
-        exchange.rival = None
-        if not self.alone:
-            exchange.drop_upstream()
-            self._now_it_is_us(HedgeWon(exchange.plane.clock(), exchange.id))
+        exchange.drop_upstream()
+        self._now_it_is_us(HedgeWon(exchange.plane.clock(), exchange.id))
         exchange.carried_by(self.connection)
 
-    def goes_on_alone(self, fault: Fault, status: int | None, detail: str) -> None:
-        """The first attempt has failed so."""
+    def becomes_the_first(self, fault: Fault, status: int | None, detail: str) -> None:
+        """The first attempt has failed so: the exchange goes on with this one, wherever it is."""
         exchange = self._exchange
-        self.alone = True
         mark = suspected(exchange, fault, status, exchange.send)
         self._now_it_is_us(Failed(exchange.plane.clock(), exchange.id, fault, status, detail, mark))
+        if self.connection is None:
+            self.cut()  # the exchange connects for itself
+            exchange.connect(self.target)
+            return
+        exchange.carried_by(self.connection)
+        if self._head is not None:
+            exchange.on_head(self._head, self._length)
+            if self._gathered and exchange.runs:
+                exchange.on_data(b"".join(self._gathered))
 
     def _now_it_is_us(self, event: HedgeWon | Failed) -> None:
         exchange = self._exchange
+        exchange.rival = None
         exchange.send, exchange.target, exchange.sent_at = self.send, self.target, self.sent_at
         exchange.phase = WAITING
         if exchange.trail is not None:
@@ -190,8 +193,5 @@ class Rival:
         self.cut()
         exchange = self._exchange
         exchange.rival = None
-        if self.alone:
-            exchange.failed(fault, status, detail)
-        else:
-            mark = suspected(exchange, fault, status, self.send)
-            exchange.plane.tell(HedgeFailed(exchange.plane.clock(), exchange.id, fault, status, detail, mark))
+        mark = suspected(exchange, fault, status, self.send)
+        exchange.plane.tell(HedgeFailed(exchange.plane.clock(), exchange.id, fault, status, detail, mark))

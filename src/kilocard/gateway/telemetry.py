@@ -53,6 +53,7 @@ class Telemetry:
         self.retries = add.counter(names.RETRIES)
         self.refused = add.counter(names.REFUSED)
         self.limited = add.counter(names.LIMITED)
+        self.internal_errors = add.counter(names.INTERNAL_ERRORS).only
         self.store_errors = add.counter(names.STORE_ERRORS)
         add.gauge(names.BUILD_INFO).labels(__version__).set(1)
         self._stale = self.retries.labels("stale_connection")

@@ -102,6 +102,9 @@ RETRIES_DENIED = Metric(
     "Failures that were not retried, since the budget was used up.",
     ("model",),
 )
+INTERNAL_ERRORS = Metric(
+    "kilocard_internal_errors_total", "counter", "Faults of the gateway itself; each has a traceback in the log."
+)
 HEDGES = Metric(
     "kilocard_hedges_total", "counter",
     "Second attempts: sent; then won, lost, failed, or took_over from a first one that failed.", ("model", "result"),
@@ -233,7 +236,7 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 #: every family, in the order of the page
 ALL: tuple[Metric, ...] = (
     REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, RETRIES_DENIED, REFUSED,
-    REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
+    INTERNAL_ERRORS, REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     LIMIT_STORE_UP, LIMIT_GATEWAYS, LIMITS_ALONE,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, PREFIX_TOKENS, PREFIX_EXPECTED, PREFIX_TRUST,

@@ -205,6 +205,47 @@ def test_large_answers_and_files_can_win_too() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_took_over_may_be_hedged_too_and_is_not_forgotten(stream: bool) -> None:
+    """The first fails, the second is late, a third answers: nothing of the second gets into what the client reads."""
+    attempts: list[Asked] = []
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        if b"warm" in asked.body:
+            await answer(asked, wire)
+            return
+        attempts.append(asked)
+        if len(attempts) == 1:
+            await asyncio.sleep(0.25)
+            await wire.send(whole(b"{}", "500 Internal Server Error"))
+        elif len(attempts) == 2:
+            await asyncio.sleep(0.7)
+            await answer(asked, wire)
+        else:
+            await answer(asked, wire)
+
+    async def story() -> None:
+        async with gateway_over(script, script, script, model=hedged()) as setup:
+            for _ in range(3):  # they earn the budget
+                await setup.post({"model": "m", "warm": True, "messages": []})
+            reader, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": stream, "messages": []}).encode()
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+            writer.write(head + body)
+            async with asyncio.timeout(3):
+                while len(attempts) < 3:
+                    await asyncio.sleep(0.01)
+                await attempts[1].gone.wait()
+            await asyncio.sleep(0.7)  # it would have answered by now, into this connection
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            said = await asyncio.wait_for(reader.read(), 3)
+            writer.close()
+            assert said.count(b"HTTP/1.1 200 OK") == 2
+            assert said.count(b"[DONE]" if stream else JSON_ANSWER) == 1
+
+    run(story())
+
+
 def test_off_at_saturation() -> None:
     async def half_a_second(asked: Asked, wire: Wire) -> None:
         await asyncio.sleep(0.5)
