@@ -74,7 +74,7 @@ class Prompts:
             request.input_tokens,
             request.output_tokens,
             at_s=request.at_s,
-            session=request.session,
+            session=request.session if request.waits else None,
             turn=request.turn,
             think_s=request.think_s,
             cancel_after_s=request.cancel_after_s,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from kilocard.cli.output import notes, print_json, results
-from kilocard.core.errors import KilocardError, UsageError
+from kilocard.cli.decision_file import decision_lines
+from kilocard.cli.output import print_json, results
+from kilocard.core.errors import KilocardError
 from kilocard.dispatch.replay import Parity, WhatIf, check, what_if
 
 
@@ -25,8 +24,8 @@ def replay(
     Exit 0: every decision is the same. Exit 1: some are not. With --policy also how many requests would have gone
     elsewhere: of decisions only, since the answers in the log came from the replicas that were chosen then.
     """
-    parity = check(_lines(log))
-    other = None if policy is None else what_if(_lines(log), policy)
+    parity = check(decision_lines(log))
+    other = None if policy is None else what_if(decision_lines(log), policy)
     if json:
         print_json(asdict(parity) | {"what_if": None if other is None else asdict(other)})
     else:
@@ -35,23 +34,6 @@ def replay(
             _show_what_if(other)
     if parity.differing:
         raise KilocardError(f"{parity.differing} of {parity.events} events were answered otherwise than in the log")
-
-
-def _lines(path: Path) -> Iterator[Any]:
-    """The log's lines. A last one that is cut off (a gateway that was killed) is left out."""
-    decode = msgspec.json.Decoder().decode
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    notes.print(f"line {number} is cut off and left out: was the gateway killed?")
-                    return
-                try:
-                    yield decode(line)
-                except msgspec.DecodeError as error:
-                    raise UsageError(f"{path}, line {number}: not JSON ({error}); is this a decision log?") from error
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror or error}") from error
 
 
 def _show(parity: Parity) -> None:

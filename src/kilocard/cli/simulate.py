@@ -49,7 +49,7 @@ def _cluster(help: str) -> Any:
 def simulate(
     cluster: Annotated[Path, typer.Argument(help="The cluster file.", show_default=False)],
     trace: Annotated[
-        Path | None, _load("Recorded traffic: a trace (docs/workloads.md) or a gateway's decision log.")
+        list[Path] | None, _load("Recorded traffic: a trace (docs/workloads.md), or gateways' decision logs.")
     ] = None,
     rate: Annotated[float | None, _load("Requests/s, Poisson; with --trace: scale the trace to this.")] = None,
     scale: Annotated[float | None, _load("With --trace: so many times the traffic, by superposed copies.")] = None,
@@ -102,7 +102,7 @@ def simulate(
         Sizes(tuple(replicas or ()), tuple(profile or ())),
         None if load_time is None else seconds_of("--load-time", load_time),
     )
-    asked = workload(Load(trace, rate, scale, input, output, mix, burstiness, duration, requests), seed)
+    asked = workload(Load(tuple(trace or ()), rate, scale, input, output, mix, burstiness, duration, requests), seed)
     signals = Signals(
         scrape_s=spec.gateway.scrape_interval if scrape is None else seconds_of("--scrape", scrape),
         delay_s=seconds_of("--delay", delay),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
 
+from kilocard.cli.decision_file import decision_lines, is_decision_log
 from kilocard.cli.pool_speed import PoolSpeed, pool_speed
 from kilocard.core.errors import UsageError
 from kilocard.dispatch.config import PRIORITIES, PoolFacts
@@ -38,7 +38,7 @@ POINTS = 240
 class Load:
     """As typed; None: not given."""
 
-    trace: Path | None = None
+    traces: tuple[Path, ...] = ()
     rate: float | None = None
     scale: float | None = None
     input: str | None = None
@@ -53,7 +53,7 @@ def workload(load: Load, seed: int) -> list[WorkloadRequest]:
     """Requests in order of at_s. Raises UsageError, TraceError."""
     rng = Random(f"{seed} workload")  # noqa: S311  # nothing secret is drawn
     seconds = None if load.duration is None else seconds_of("--duration", load.duration)
-    if load.trace is not None:
+    if load.traces:
         found = _from_trace(load, seconds, rng)
     elif load.rate is None:
         raise UsageError(
@@ -81,23 +81,9 @@ def _length(text: str | None, usual: int) -> Length:
 
 
 def _from_trace(load: Load, seconds: float | None, rng: Random) -> list[WorkloadRequest]:
-    path = load.trace
-    assert path is not None
     if load.input or load.output or load.mix or load.burstiness != 1.0:
         raise UsageError("--trace has its own lengths and arrivals: leave --input, --output, --mix, --burstiness away")
-    try:
-        with path.open(encoding="utf-8") as lines:
-            first = lines.readline()
-            lines.seek(0)
-            if '"kilocard_decision_log"' in first:
-                found: Sequence[WorkloadRequest] = recorded_requests(
-                    json.loads(line) for line in lines if line.endswith("\n")
-                )
-            else:
-                found = read_trace(lines).requests
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UsageError(f"--trace {path}: {error}") from None
-    found = spread(found, rng)
+    found = spread(_read(load.traces), rng)
     if seconds is not None:
         found = cut(found, 0.0, seconds)
     if load.rate is not None:
@@ -110,6 +96,24 @@ def _from_trace(load: Load, seconds: float | None, rng: Random) -> list[Workload
     elif load.scale is not None:
         found = scale(found, load.scale, rng)
     return list(islice(found, load.requests))
+
+
+def _read(paths: Sequence[Path]) -> Sequence[WorkloadRequest]:
+    """One trace, or decision logs: of several gateways, or the files of one."""
+    logs, read = [], None
+    for path in paths:
+        try:
+            with path.open(encoding="utf-8") as lines:
+                if is_decision_log(lines.readline()):
+                    logs.append(decision_lines(path))
+                    continue
+                lines.seek(0)
+                read = read_trace(lines).requests
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--trace {path}: {error}") from None
+        if len(paths) > 1:
+            raise UsageError(f"--trace {path}: several can only be decision logs, of gateways side by side")
+    return recorded_requests(*logs) if read is None else read
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,10 +85,26 @@ def block_keys(blocks: Sequence[int], block_tokens: int) -> tuple[int, ...]:
     return tuple(keys)
 
 
-def of_blocks(tokens: int, blocks: Sequence[int], block_tokens: int, conversation: str | None = None) -> Prefix | None:
-    """What simulators tell of a request in a trace. None: it shares nothing with anybody's."""
+def of_blocks(
+    tokens: int, blocks: Sequence[int], block_tokens: int, conversation: str | None = None, session: str | None = None
+) -> Prefix | None:
+    """What simulators tell of a request in a trace. `session`: what a header names. None: it shares nothing with
+    anybody's."""
     keys = block_keys(blocks, block_tokens)
+    named = 0 if session is None else key_of(session.encode())
     if not keys:
-        return None
+        return Prefix(tokens, (), 0, named) if named else None
     home = keys[edges_within(min(HOME_TOKENS, EDGES[len(keys) - 1])) - 1]
-    return Prefix(tokens, keys, home if conversation is None else key_of(conversation.encode()))
+    return Prefix(tokens, keys, home if conversation is None else key_of(conversation.encode()), named)
+
+
+def key_blocks(keys: Sequence[int], ids: dict[int, int]) -> tuple[int, ...]:
+    """The other way round: blocks of CHUNK tokens, as far as the keys go, that are equal where the keys are.
+
+    `ids` numbers the keys of all prompts in the order in which they are met; a key that covers several blocks has all
+    of them under its own number.
+    """
+    blocks: list[int] = []
+    for edge, key in zip(EDGES, keys, strict=False):
+        blocks += [ids.setdefault(key, len(ids))] * (edge // CHUNK - len(blocks))
+    return tuple(blocks)

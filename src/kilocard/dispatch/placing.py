@@ -12,6 +12,7 @@ from kilocard.dispatch.instructions import Refuse, Send
 from kilocard.dispatch.quarantine import Quarantine
 from kilocard.dispatch.request import LiveRequest
 from kilocard.dispatch.stats import Stats
+from kilocard.spec.vocabulary import READS_PROMPTS
 
 #: Send(…) by way of its own __new__ costs twice as much, and there is one for each request
 _new = tuple.__new__
@@ -50,7 +51,7 @@ class Placer:
         request.pending = True
         request.sent_at = now
         attempt = request.attempts = request.attempts + 1
-        if prefix is not None:
+        if prefix is not None and route.policy.name in READS_PROMPTS:  # others are told for the record's sake
             self._count_cached(request, prefix.tokens, decision.cached)
         replica.begin(request.work, request.output)
         if mark is not None:

@@ -39,9 +39,10 @@ class Setup:
         return Dispatcher(self.models, self.pools, rng, scrape_interval=self.scrape_interval)
 
 
-def header(setup: Setup, version: str, at: float) -> dict[str, Any]:
-    """The first line of a log. `version` of kilocard; `at`: seconds since 1970."""
-    return {"kilocard_decision_log": FORMAT, "kilocard": version, "time": at, "seed": setup.seed,
+def header(setup: Setup, version: str, at: float, now: float) -> dict[str, Any]:
+    """The first line of a log. `version` of kilocard; `at`: seconds since 1970; `now`: the same moment as events have
+    it."""
+    return {"kilocard_decision_log": FORMAT, "kilocard": version, "time": at, "now": now, "seed": setup.seed,
             "setup": checkpoint.pack(setup)}  # fmt: skip
 
 
@@ -77,12 +78,12 @@ class Parity:
     shown: list[dict[str, Any]] = field(default_factory=list)
 
 
-class _Reading:
-    """While a log is read: whatever a damaged line leads to is an error that names the line."""
+class Reading:
+    """While a log is read, line by line: whatever a damaged line leads to is an error that names the line."""
 
     number = 1
 
-    def __enter__(self) -> _Reading:
+    def __enter__(self) -> Reading:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -96,7 +97,7 @@ def check(lines: Iterable[Any]) -> Parity:
     """Play a log, header first, through the dispatcher that it describes. Raises UsageError for what is no log."""
     found = Parity()
     rest = iter(lines)
-    with _Reading() as at:
+    with Reading() as at:
         dispatcher = read_header(next(rest, None)).dispatcher()
         for at.number, line in enumerate(rest, 2):
             if isinstance(line, dict):
@@ -149,7 +150,7 @@ def what_if(lines: Iterable[Any], policy: str) -> WhatIf:
     """Play a log through dispatchers whose models all have `policy`. Raises UsageError, SpecError."""
     found = WhatIf(policy)
     rest = iter(lines)
-    with _Reading() as at:
+    with Reading() as at:
         setup = read_header(next(rest, None))
         make_policy(policy, Random(0))  # noqa: S311  # only its name is checked
         dispatcher = replace(setup, models=_with_policy(setup.models, policy)).dispatcher()

@@ -205,8 +205,8 @@ class DecisionLog:
             os.replace(self.path, self.path + ".1")
         self._open(os.O_TRUNC)
         self._end = 0
-        at = time.time()  # noqa: TID251  # for people: when the file was begun
-        self._write(self._encode([header(self._setup, __version__, at)]))
+        at = time.time()  # noqa: TID251  # when the file was begun, for people and to lay logs side by side
+        self._write(self._encode([header(self._setup, __version__, at, time.monotonic())]))
         self._limit = self._size
 
     def _open(self, flag: int) -> None:

@@ -120,7 +120,7 @@ class Plane:
         self.keep_alive_comment = gateway.keep_alive_comment
         self.access = Access(spec.tenants)
         self._meters = {model: self.telemetry.known(model) for model in spec.models}
-        self._prompts = PromptKeys(spec.models)
+        self._prompts = PromptKeys(spec.models, of_all=gateway.record is not None and gateway.record.prefixes)
         self._prompt_keys = self._prompts.models
         self._only_model = next(iter(spec.models)) if len(spec.models) == 1 else None
         for pool in spec.pools:

@@ -1,4 +1,4 @@
-"""Looks at prompts for models whose policy wants to know how they begin."""
+"""Looks at prompts for models whose policy wants to know how they begin, or for the decision log."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ LONGEST_SESSION = 1024
 
 
 class PromptKeys:
-    """By model, what finds the name of a request's session among its header lines; None: no header names it."""
+    """By model, what finds the name of a request's session among its header lines; None: no header names it.
 
-    def __init__(self, models: Mapping[str, ModelSpec]) -> None:
+    `of_all`: prompts of every model are looked at, whatever its policy.
+    """
+
+    def __init__(self, models: Mapping[str, ModelSpec], *, of_all: bool = False) -> None:
         self.models: dict[str, re.Pattern[bytes] | None] = {
             name: None if spec.affinity.header is None else _line(spec.affinity.header)
             for name, spec in models.items()
-            if spec.policy in READS_PROMPTS
+            if of_all or spec.policy in READS_PROMPTS
         }
 
     def of(self, inbound: Inbound) -> Prefix | None:

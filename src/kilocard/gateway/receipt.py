@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from kilocard.dispatch.explain import Candidate, explain
+from kilocard.spec.vocabulary import READS_PROMPTS
 
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
@@ -41,7 +42,8 @@ def receipt(exchange: Exchange, trail: Trail, now: float) -> bytes:
             said["chosen"] = None if why.chosen is None else _load(why.chosen, names)
             others = why.others
         said |= {"reason": send.decision.reason, "score": round(send.decision.score, 3)}
-        if exchange.inbound.prefix is not None:
+        # the log may want to know of prompts where the policy does not
+        if exchange.inbound.prefix is not None and (why is None or why.policy in READS_PROMPTS):
             said |= {"prompt_tokens": exchange.inbound.prompt_tokens, "expected_cached_tokens": send.decision.cached}
     said["attempts"] = [
         {"replica": names.of(attempt.send.replica)} | ({"fault": attempt.fault} if attempt.fault else {})

@@ -8,25 +8,22 @@ from typing import Protocol
 
 from kilocard.core.errors import KilocardError
 from kilocard.core.load import LoadSample
-from kilocard.core.prefix import of_blocks
 from kilocard.dispatch import events as ev
 from kilocard.dispatch import instructions as ins
-from kilocard.dispatch.config import PRIORITIES
 from kilocard.dispatch.dispatcher import Dispatcher
 from kilocard.dispatch.events import Event, Fault
 from kilocard.dispatch.instructions import Instruction
+from kilocard.sim.asking import Asking
 from kilocard.sim.flight import Attempt, Flight
 from kilocard.sim.kernel import Kernel
-from kilocard.sim.scenario import TICK_S, Scenario, Tenant
+from kilocard.sim.scenario import TICK_S, Scenario
 from kilocard.sim.server import Server
-from kilocard.spec.vocabulary import READS_PROMPTS
 from kilocard.workload.request import WorkloadRequest
 
 #: the engine's answer to a request that is longer than it can take
 TOO_LONG = 400
 #: timeouts are looked at so often, as the gateway's own timers are no finer than they need be
 WATCH_S = 1.0
-USUAL = Tenant()
 SENDS = (ins.Send, ins.Hedge)
 
 Record = Callable[[Event, Sequence[Instruction]], None]
@@ -44,7 +41,7 @@ class Results(Protocol):
 
 
 class Gateway:
-    """`servers` is the cluster's table of replicas, `model` the name for requests that say none."""
+    """`servers` is the cluster's table of replicas."""
 
     def __init__(
         self,
@@ -63,9 +60,7 @@ class Gateway:
         self._drained = drained
         self._record = record
         self._hop = scenario.signals.hop_s
-        self._model = next(iter(scenario.models))
-        #: models whose policy wants to know how a prompt begins
-        self._reads = frozenset(name for name, spec in scenario.models.items() if spec.policy in READS_PROMPTS)
+        self._asking = Asking(scenario)
         self.dispatcher = Dispatcher(
             scenario.models,
             {pool.name: pool.facts for pool in scenario.pools},
@@ -94,33 +89,10 @@ class Gateway:
     # a request's life
 
     def arrive(self, now: float, id: int, request: WorkloadRequest) -> None:
-        scenario = self._scenario
         flight = self.flights[id] = Flight(id, request, self, now)
-        tenant = request.tenant or ""
-        treated = scenario.tenants.get(tenant, USUAL)
-        model = request.model or self._model
-        if model not in scenario.models:
-            model = self._model
-        prefix = None
-        if request.blocks and model in self._reads:
-            prefix = of_blocks(request.input_tokens, request.blocks, request.block_tokens, request.session)
         if request.cancel_after_s is not None:
             self._kernel.at(now + request.cancel_after_s, self._cancel, flight)
-        self.tell(
-            now,
-            ev.Arrived(
-                now,
-                id,
-                model,
-                request.input_tokens,
-                scenario.declared_tokens,
-                now + scenario.timeouts.total,
-                tenant,
-                treated.priority if request.priority not in PRIORITIES else PRIORITIES.index(request.priority),
-                treated.weight,
-                prefix=prefix,
-            ),
-        )
+        self.tell(now, self._asking.event(now, id, request))
 
     def _send(self, now: float, send: ins.Send | ins.Hedge) -> None:
         flight = self.flights[send.request]

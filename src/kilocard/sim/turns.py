@@ -19,7 +19,7 @@ class Turns:
         """(time, place) in order of time, of all that wait for no other request."""
         begun: set[str] = set()
         for place, request in enumerate(self._requests):
-            if (session := request.session) is not None:
+            if (session := _line(request)) is not None:
                 if session in begun:
                     continue
                 begun.add(session)
@@ -27,16 +27,21 @@ class Turns:
 
     def ended(self, now: float, place: int) -> tuple[float, int] | None:
         """The turn that follows in this request's session, and when it is asked. However the one before ended."""
-        session = self._requests[place].session
+        session = _line(self._requests[place])
         if session is None:
             return None
         if not self._later:
             for later, request in enumerate(self._requests):
-                if request.session is not None:
-                    self._later.setdefault(request.session, deque()).append(later)
+                if (named := _line(request)) is not None:
+                    self._later.setdefault(named, deque()).append(later)
         waiting = self._later[session]
         waiting.popleft()
         if not waiting:
             return None
         following = self._requests[waiting[0]]
         return max(following.at_s, now + following.think_s), waiting[0]
+
+
+def _line(request: WorkloadRequest) -> str | None:
+    """The session in which it waits for its turn."""
+    return request.session if request.waits else None

@@ -141,7 +141,8 @@ def _check_model(model: ModelSpec, path: Path, spec: ClusterSpec, problems: Prob
         )
     _check_backoff(model.eject.backoff, model.eject.backoff_max, (*path, "eject"), problems)
     header = (*path, "affinity", "header")
-    if model.affinity.header and model.policy not in READS_PROMPTS and not problems.touches(header, (*path, "policy")):
+    looked_at = model.policy in READS_PROMPTS or (spec.gateway.record is not None and spec.gateway.record.prefixes)
+    if model.affinity.header and not looked_at and not problems.touches(header, (*path, "policy")):
         problems.add(header, f"is not looked at by policy {model.policy}", "add policy: prefix_affinity")
 
 

@@ -69,3 +69,5 @@ class RecordSpec:
     path: str = ""
     #: the file is closed and a new one begun at this size; one old file is kept
     size: int = 256 * 1024 * 1024
+    #: also how prompts begin, as hashes, where no policy asks for it
+    prefixes: bool = False

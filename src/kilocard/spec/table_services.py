@@ -78,6 +78,12 @@ RECORD = Section(
     (
         Key("path", Text(), "The file.", required="name a file"),
         Key("size", SIZE, "At this size a new file is begun; the old one is kept as `PATH.1`."),
+        Key(
+            "prefixes",
+            YesNo(),
+            "Note how each prompt begins, as hashes, whatever the policy: a simulation of the log then knows what "
+            "prefix caches would find.",
+        ),
     ),
     "Record",
     short=(Text(), lambda path: {"path": path}),

@@ -18,10 +18,16 @@ class WorkloadRequest:
     session: str | None = None
     turn: int = 0
     think_s: float = 0.0
+    #: False: the session's requests come at their at_s, side by side perhaps (an agent's); the name is all they share
+    waits: bool = True
     #: ids of the input's prefix blocks, `block_tokens` tokens each: equal ids at the same place mean equal text. Empty:
     #: the input shares nothing with anybody's
     blocks: tuple[int, ...] = ()
     block_tokens: int = 0
+    #: whose opening it has, where that is known apart from a session: a router's home for it. None: the session's
+    conversation: str | None = None
+    #: what the client says its answer may have at most; None: nothing
+    max_tokens: int | None = None
     tenant: str | None = None
     model: str | None = None
     priority: str | None = None

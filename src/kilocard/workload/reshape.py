@@ -87,6 +87,7 @@ def _copied(request: WorkloadRequest, copy: int, moved: float, ids: int) -> Work
         at_s=request.at_s + moved,
         session=None if request.session is None else f"{request.session}~{copy}",
         blocks=tuple(each + copy * ids for each in request.blocks),
+        conversation=None if request.conversation is None else f"{request.conversation}~{copy}",
     )
 
 

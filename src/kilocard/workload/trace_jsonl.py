@@ -6,8 +6,9 @@ One object a line, times in milliseconds from the trace's start, lengths in toke
 
 That is Mooncake's form: `hash_ids` has one id for each 512 tokens, the last one of a partial block perhaps. What
 kilocard adds, each key optional: `block_size` (tokens of a block), `session_id`, `turn`, `delay` (milliseconds between
-the end of the turn before and this one), `tenant`, `model`, `priority`, `cancel_after_ms`. A file that uses none of
-them is a Mooncake trace.
+the end of the turn before and this one), `waits` (false: a session's requests come at their times), `conversation_id`
+(whose opening a prompt has, where that is no session), `tenant`, `model`, `priority`, `max_tokens` (what the client
+declares), `cancel_after_ms`. A file that uses none of them is a Mooncake trace.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ MOONCAKE_BLOCK = 512
 BAILIAN_BLOCK = 16
 
 _MOONCAKE_KEYS = {"timestamp", "input_length", "output_length", "hash_ids"}
-_OWN_KEYS = {"block_size", "session_id", "turn", "delay", "tenant", "model", "priority", "cancel_after_ms"}
+_OWN_KEYS = {
+    "block_size", "session_id", "turn", "delay", "waits", "conversation_id", "tenant", "model", "priority",
+    "max_tokens", "cancel_after_ms",
+}  # fmt: skip
 
 
 def read_jsonl(lines: Iterable[str]) -> Trace:
@@ -91,7 +95,11 @@ def write_jsonl(requests: Sequence[WorkloadRequest]) -> Iterator[str]:
             data |= {"session_id": request.session, "turn": request.turn}
         if request.think_s:
             data["delay"] = _milliseconds(request.think_s)
-        for name in ("tenant", "model", "priority"):
+        if not request.waits:
+            data["waits"] = False
+        if request.conversation is not None:
+            data["conversation_id"] = request.conversation
+        for name in ("tenant", "model", "priority", "max_tokens"):
             if (value := getattr(request, name)) is not None:
                 data[name] = value
         if request.cancel_after_s is not None:
@@ -106,13 +114,19 @@ def _request(line: int, data: Mapping[str, Any], reading: Reading) -> WorkloadRe
     cancel = data.get("cancel_after_ms")
     cancel_s = None if cancel is None else reading.time(line, "cancel_after_ms", cancel, 1e-3)
     block_tokens = data.get("block_size", MOONCAKE_BLOCK)
-    names = {name: data.get(name) for name in ("session_id", "tenant", "model", "priority")}
+    names = {name: data.get(name) for name in ("session_id", "conversation_id", "tenant", "model", "priority")}
     good = True
     for name, value in names.items():
         # Numbers are fine as ids of sessions: other tools write them.
-        if value is not None and not isinstance(value, str) and not (name == "session_id" and type(value) is int):
+        if value is not None and not isinstance(value, str) and not (name.endswith("_id") and type(value) is int):
             reading.problem(line, f"{name} is {value!r}, not a text")
             good = False
+    waits, max_tokens = data.get("waits", True), data.get("max_tokens")
+    if not isinstance(waits, bool):
+        reading.problem(line, f"waits is {waits!r}, not true or false")
+        good = False
+    if max_tokens is not None and reading.tokens(line, "max_tokens", max_tokens) is None:
+        good = False
     if type(block_tokens) is not int or block_tokens < 1:
         reading.problem(line, f"block_size is {block_tokens!r}, not a count of tokens")
         return None
@@ -121,14 +135,17 @@ def _request(line: int, data: Mapping[str, Any], reading: Reading) -> WorkloadRe
     blocks = _blocks(line, data, lengths[0], block_tokens, reading)
     if blocks is None:
         return None
-    session = names["session_id"]
+    session, conversation = names["session_id"], names["conversation_id"]
     return WorkloadRequest(
         at_s,
         *lengths,
         session=None if session is None else str(session),
         think_s=think_s,
+        waits=waits,
         blocks=blocks,
         block_tokens=block_tokens if data.get("hash_ids") else 0,
+        conversation=None if conversation is None else str(conversation),
+        max_tokens=max_tokens,
         tenant=names["tenant"],
         model=names["model"],
         priority=names["priority"],

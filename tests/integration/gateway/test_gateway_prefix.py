@@ -16,6 +16,7 @@ from stub_engine import Asked, Setup, Wire, answer, die, gateway_over, run
 
 from kilocard.dispatch.replay import check
 from kilocard.net.client import fetch
+from kilocard.sim.recorded import recorded_requests
 from kilocard.spec.model import AffinitySpec, EjectSpec, GatewaySpec, HoldSpec, ModelSpec
 from kilocard.spec.services import RecordSpec
 
@@ -196,3 +197,31 @@ def test_a_changed_cluster_file_turns_it_on_and_other_policies_never_look_at_pro
             assert later["replica"] == first["replica"] and later["expected_cached_tokens"] > 0
 
     run(story())
+
+
+def test_a_log_that_wants_prefixes_has_them_whatever_the_policy_and_nothing_else_changes(tmp_path: Path) -> None:
+    """What a simulation of the log finds in caches is what it would have found under prefix_affinity."""
+
+    async def story(policy: str) -> None:
+        model = replace(MODEL, policy=policy, affinity=AffinitySpec(header="x-session-id"))
+        gateway = GatewaySpec(record=RecordSpec(str(tmp_path / policy), prefixes=policy == "queue_depth"))
+        async with gateway_over(answer, answer, model=model, gateway=gateway) as setup:
+            for number in range(1, 5):
+                said = await turn(setup, "one", number)
+                assert ("expected_cached_tokens" in said) == (policy == "prefix_affinity")
+                body = {"model": "m", "messages": [{"role": "user", "content": f"{number}"}]}
+                await setup.post(body, headers=[("X-Session-Id", "mine")])
+
+    policies = ("queue_depth", "prefix_affinity")
+    for policy in policies:
+        run(story(policy))
+    logs = {name: [json.loads(line) for line in (tmp_path / name).read_text().splitlines()] for name in policies}
+    prompts = {
+        name: [(each.input_tokens, each.blocks, each.session, each.turn, each.waits) for each in recorded_requests(log)]
+        for name, log in logs.items()
+    }
+    assert prompts["queue_depth"] == prompts["prefix_affinity"]
+    assert [len(blocks) > 3 for _, blocks, *_ in prompts["queue_depth"]] == [True, False] * 4
+    assert [turn for *_, session, turn, waits in prompts["queue_depth"] if session and waits] == [0, 1, 2, 3]
+    for log in logs.values():
+        assert check(log).differing == 0

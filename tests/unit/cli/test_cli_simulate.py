@@ -11,7 +11,12 @@ from typer.testing import CliRunner
 
 from kilocard.cli.main import app
 from kilocard.core.errors import KilocardError
+from kilocard.core.prefix import Prefix
+from kilocard.dispatch.events import Arrived, Finished
+from kilocard.dispatch.record import to_list
+from kilocard.dispatch.replay import Setup, header
 from kilocard.routing.registry import POLICIES
+from kilocard.spec.model import ModelSpec
 
 EMULATED = """
 models: {m: {pool: p}}
@@ -139,3 +144,30 @@ def test_a_wrong_command_line_says_what_is_wrong(emulated: str, words: tuple[str
     found = error(emulated, *words)
     assert found.exit_code == 2
     assert part in found.message
+
+
+def decision_log(path: Path, seed: int, at: float, requests: int) -> str:
+    setup = Setup({"m": ModelSpec("m", {"p": 1})}, {}, seed, 1.0)
+    lines: list[Any] = [header(setup, "test", at, 0.0)]
+    for n in range(1, requests + 1):
+        prefix = Prefix(1000, (n % 2 + 1, n % 2 + 3, n % 2 + 5), 9)
+        lines.append([to_list(Arrived(n * 1.0, n, "m", 1000, 50, n + 100.0, prefix=prefix))])
+        lines.append([to_list(Finished(n + 0.5, n, 200, 20))])
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '[["tick",')
+    return str(path)
+
+
+def test_decision_logs_of_several_gateways_are_one_workload(emulated: str, tmp_path: Path) -> None:
+    """What if one more replica, and prefix_affinity: on the traffic of two gateways, one of which was killed."""
+    first = decision_log(tmp_path / "one.jsonl", 1, 1000.0, 20)
+    second = decision_log(tmp_path / "two.jsonl", 2, 1010.0, 30)
+    found = simulate(emulated, "--trace", first, "--trace", second, "--policy", "queue_depth,prefix_affinity",
+                     "--replicas", "3")  # fmt: skip
+    assert found["requests"] == 50
+    assert found["workload"]["span_s"] == 39.0
+    assert found["workload"]["prefix_share"] > 0.6
+    assert found["policies"]["prefix_affinity"]["prefix_hit_share"] > 0.6
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 10, "output_length": 2}\n')
+    refused = error(emulated, "--trace", first, "--trace", str(trace))
+    assert refused.exit_code == 2 and "decision logs" in refused.message

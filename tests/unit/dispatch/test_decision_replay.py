@@ -14,6 +14,7 @@ from test_reconfigure_stories import ChangingWorld
 
 from kilocard.core.errors import SpecError, UsageError
 from kilocard.core.load import LoadSample
+from kilocard.core.prefix import of_blocks
 from kilocard.dispatch import checkpoint
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.config import PoolFacts
@@ -35,7 +36,7 @@ class Recording:
 
     def __init__(self, setup: Setup = SETUP) -> None:
         self.dispatcher = setup.dispatcher()
-        self.lines = [through_json(header(setup, "test", 0.0))]
+        self.lines = [through_json(header(setup, "test", 0.0, 0.0))]
         self.request = 0
 
     def tell(self, event: ev.Event) -> None:
@@ -257,7 +258,7 @@ def test_what_is_no_header_is_said(line: Any, why: str) -> None:
 @pytest.mark.parametrize("line", [1, [], [1], {"lost": 1}, {"checkpoint": [["list", []]]}])
 def test_what_is_no_line_is_said(line: Any) -> None:
     with pytest.raises(UsageError, match="line 2"):
-        check([header(SETUP, "test", 0.0), line])
+        check([header(SETUP, "test", 0.0, 0.0), line])
 
 
 @pytest.mark.parametrize("line", [[["tick", "later"]], [["replica_up", 1.0, [], "p"]]])
@@ -267,3 +268,19 @@ def test_a_damaged_line_is_named(line: list[Any]) -> None:
         check([*log.lines, line])
     with pytest.raises(UsageError):
         what_if([*log.lines, line], "round_robin")
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32), policy=st.sampled_from(["queue_depth", "round_robin", "adaptive"]))
+def test_that_prompts_are_recorded_changes_no_decision_of_a_policy_that_does_not_ask(seed: int, policy: str) -> None:
+    world = World(Random(seed), policy)
+    for _ in range(120):
+        world.step()
+    told = fresh(7, policy)
+    for values, answer in zip(world.log, world.answers, strict=True):
+        event = from_list(values)
+        if isinstance(event, ev.Arrived):
+            event = event._replace(prefix=of_blocks(event.prompt_tokens, range(20), 256, "home", "session"))
+        assert [repr(i) for i in told.handle(event)] == [repr(i) for i in answer]
+    assert told.snapshot(world.now) == world.dispatcher.snapshot(world.now)
+    assert told.stats == world.dispatcher.stats

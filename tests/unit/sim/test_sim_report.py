@@ -135,7 +135,7 @@ def logged(seed: int) -> list[list[object]]:
     )
     models, pools = cluster_scenario.models, {pool.name: pool.facts for pool in cluster_scenario.pools}
     setup = Setup(models, pools, gateway_seed(seed, 0), cluster_scenario.signals.scrape_s)
-    return json.loads(json.dumps([header(setup, "test", 0.0), *lines]))  # type: ignore[no-any-return]  # JSON
+    return json.loads(json.dumps([header(setup, "test", 0.0, 0.0), *lines]))  # type: ignore[no-any-return]  # JSON
 
 
 def test_a_replay_decides_as_the_simulators_gateway_did() -> None:

@@ -96,6 +96,12 @@ def test_replicas(written: object, range_: tuple[int, int]) -> None:
     assert parse(pool(replicas=written)).pools["p"].replicas == ReplicaRange(*range_)
 
 
+def test_a_header_of_sessions_is_looked_at_where_the_log_wants_prefixes() -> None:
+    record = {"gateway": {"record": {"path": "log", "prefixes": True}}}
+    spec = parse({"models": {"p": {"affinity": {"header": "x-session-id"}}}, **pool(), **record})
+    assert spec.models["p"].policy == "queue_depth" and spec.models["p"].affinity.header == "x-session-id"
+
+
 def test_the_whole_file_of_the_design() -> None:
     spec = read("""
         gateway: {listen: "127.0.0.1:9000", admin: "127.0.0.1:9001", limits: {body: 1MiB}, timeouts: {total: 1h}}
