@@ -43,12 +43,13 @@ SERVER_CORE, TOOL_CORE = two_cores()
 
 
 @contextmanager
-def serving(engine: Engine, max_num_seqs: int, log: Path) -> Iterator[str]:
-    """Its URL, ready to answer. Prefix caching is on, as by default: a load tester that repeats prompts shows it."""
+def serving(engine: Engine, max_num_seqs: int, log: Path, more: Sequence[str] = ()) -> Iterator[str]:
+    """Its URL, ready to answer. `more` arguments of vLLM replace those here. Prefix caching is on, as by default: a
+    load tester that repeats prompts shows it."""
     port = free_port()
     argv = [str(engine.vllm), "serve", str(engine.model), "--served-model-name", NAME, "--host", "127.0.0.1"]
     argv += ["--port", str(port), "--max-model-len", "2048", "--max-num-seqs", str(max_num_seqs)]
-    argv += ["--dtype", "bfloat16", "--enforce-eager", "--disable-uvicorn-access-log"]
+    argv += ["--dtype", "bfloat16", "--enforce-eager", "--disable-uvicorn-access-log", *more]
     env = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if SERVER_CORE is not None:
         env |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}

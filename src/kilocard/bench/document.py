@@ -201,6 +201,7 @@ class TargetSeen(Struct, kw_only=True):
     engine_version: str | None = None
     max_num_seqs: Annotated[int | None, _("sequence slots of the engine, where known")] = None
     kv_tokens: Annotated[int | None, _("tokens of the KV cache, where known")] = None
+    block_size: Annotated[int | None, _("tokens of a block of it, where known")] = None
 
 
 class About(Struct, kw_only=True):

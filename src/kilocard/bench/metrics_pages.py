@@ -9,7 +9,9 @@ from kilocard.bench import gauges
 from kilocard.bench.gauges import Page
 from kilocard.bench.inquiry import Inquiry
 from kilocard.core.errors import UpstreamError
+from kilocard.metrics.exact import parse
 from kilocard.metrics.exposition_error import NotExposition
+from kilocard.metrics.load import kv_block_size
 from kilocard.net.target import parse_target
 
 
@@ -44,6 +46,12 @@ async def _named_page(inquiry: Inquiry, url: str) -> tuple[Page, bytes]:
     if page is None:
         raise UpstreamError(f"--metrics-url {url}: nothing on this page is known here. Is it the engine's own?")
     return page, response.body
+
+
+def block_size(pages: Iterable[Page], bodies: Iterable[bytes]) -> int | None:
+    """Tokens of a KV block; None where not all replicas state the same."""
+    sizes = {kv_block_size(parse(body).samples, page.dialect) for page, body in zip(pages, bodies, strict=True)}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def kv_tokens(pages: Iterable[Page], bodies: Iterable[bytes]) -> int | None:

@@ -44,9 +44,10 @@ class Server:
     #: name of the engine, as far as it can be guessed
     engine: str | None = None
     engine_version: str | None = None
-    #: requests that it runs at once, and tokens of its KV cache, where it says so
+    #: requests that it runs at once, tokens of its KV cache and of a block of it, where it says so
     max_num_seqs: int | None = None
     kv_tokens: int | None = None
+    block_size: int | None = None
     #: tokens of prompt and answer that one request may have, where the server says so
     max_model_len: int | None = None
     chat: bool = False
@@ -67,6 +68,7 @@ class Server:
             "engine_version": self.engine_version,
             "max_num_seqs": self.max_num_seqs,
             "kv_tokens": self.kv_tokens,
+            "block_size": self.block_size,
             "max_model_len": self.max_model_len,
             "stream_usage": self.form.usage,
             "ignore_eos": self.ignore_eos.value,

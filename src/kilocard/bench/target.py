@@ -16,7 +16,7 @@ from kilocard.bench.accepted import PATHS, TRIAL, Endpoint, endpoints, try_ignor
 from kilocard.bench.ask import Target
 from kilocard.bench.form import Form
 from kilocard.bench.inquiry import Inquiry
-from kilocard.bench.metrics_pages import find_pages, kv_tokens
+from kilocard.bench.metrics_pages import block_size, find_pages, kv_tokens
 from kilocard.bench.server import Server
 from kilocard.bench.tokenize_page import find_tokenize
 from kilocard.core.errors import UpstreamError, UsageError
@@ -102,6 +102,7 @@ async def look(
             engine_version=said.version,
             max_num_seqs=said.max_running,
             kv_tokens=kv_tokens(pages, bodies),
+            block_size=block_size(pages, bodies),
             max_model_len=_max_model_len(entry),
             chat="chat" in found,
             completions="completions" in found,

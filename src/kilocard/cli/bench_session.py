@@ -177,6 +177,7 @@ class Session:
                 engine_version=server.engine_version,
                 max_num_seqs=server.max_num_seqs,
                 kv_tokens=server.kv_tokens,
+                block_size=server.block_size,
             ),
             about=About(
                 started_at=begun.isoformat(timespec="seconds"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kilocard.cli.calibration_base import BATCHED_TOKENS, BLOCK_SIZE, MAX_MODEL_LEN, Told, base, modelled
+from kilocard.cli.calibration_base import BATCHED_TOKENS, MAX_MODEL_LEN, Told, base, modelled
 from kilocard.cli.calibration_run import read_run
 from kilocard.cli.calibration_table import document, modelled_page, page, show, show_modelled, written
 from kilocard.cli.output import notes, print_json
@@ -51,7 +51,9 @@ def calibrate(
     max_num_batched_tokens: Annotated[
         int | None, typer.Option(help=f"Tokens of one step at most. Default: {BATCHED_TOKENS}.")
     ] = None,
-    block_size: Annotated[int | None, typer.Option(help=f"Tokens of a KV block. Default: {BLOCK_SIZE}.")] = None,
+    block_size: Annotated[
+        int | None, typer.Option(help="Tokens of a KV block. Default: as the bench saw it, else 16.")
+    ] = None,
     max_model_len: Annotated[
         int | None, typer.Option(help=f"Tokens of one request at most. Default: {MAX_MODEL_LEN}.")
     ] = None,

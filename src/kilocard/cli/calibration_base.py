@@ -16,7 +16,6 @@ from kilocard.perf.setting import EngineSetting
 
 #: vLLM's max-num-batched-tokens for its server on most GPUs; docs/calibrate.md says how to see the real one
 BATCHED_TOKENS = 2048
-BLOCK_SIZE = 16
 MAX_MODEL_LEN = 8192
 
 
@@ -74,7 +73,6 @@ def base(results: Results, told: Told) -> Profile:
         kv_tokens=kv_tokens,
         max_num_seqs=slots,
         max_num_batched_tokens=told.max_num_batched_tokens or BATCHED_TOKENS,
-        block_size=told.block_size or BLOCK_SIZE,
         max_model_len=told.max_model_len or MAX_MODEL_LEN,
     )
     return replace(
@@ -82,6 +80,7 @@ def base(results: Results, told: Told) -> Profile:
         name=told.name or target.model.rpartition("/")[2] or profile.name,
         kv_tokens=kv_tokens,
         max_num_seqs=slots,
+        block_size=told.block_size or target.block_size or profile.block_size,
         engine=target.engine or profile.engine,
         engine_version=told.engine_version or target.engine_version or "",
         gpu=told.gpu or "",

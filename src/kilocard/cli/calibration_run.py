@@ -8,6 +8,7 @@ from pathlib import Path
 from kilocard.bench import requests_log
 from kilocard.bench import results as results_json
 from kilocard.bench.document import PointResult, Results
+from kilocard.bench.record import CUT_OFF
 from kilocard.bench.requests_log import Line
 from kilocard.bench.results import named
 from kilocard.bench.streams import stream
@@ -56,8 +57,8 @@ def read_run(folder: Path, *, even_limited: bool = False) -> Run:
 
 
 def _measurement(point: PointResult, lines: list[Line], even_limited: bool) -> Measurement | None:
-    """Streams in order of sending, the warm-up's first; None when there is none."""
-    ordered = sorted(lines, key=lambda line: (not line.carried, line.record.sent_s))
+    """None when nothing was answered."""
+    ordered = sorted(lines, key=lambda line: line.record.sent_s)
     pairs = [(stream(line.record), line) for line in ordered]
     kept = [(found, line) for found, line in pairs if found is not None]
     if not any(found.tokens_s for found, _ in kept):
@@ -71,7 +72,7 @@ def _measurement(point: PointResult, lines: list[Line], even_limited: bool) -> M
         ended_s=point.started_s + point.window_s,
         carried=sum(line.carried for _, line in kept),
         concurrency=point.concurrency,
-        cut_off=point.cut_off > 0,
+        cut_off=any(line.record.error == CUT_OFF for _, line in kept),
         left_out=_left_out([found for found, _ in kept], point, even_limited),
     )
 

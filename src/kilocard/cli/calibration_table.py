@@ -37,7 +37,7 @@ def show(found: Calibrated) -> None:
     results.print(table)
     results.print(
         f"{fit.steps} steps were seen, in {fit.windows} stretches. The profile misses half of the stretches by under "
-        f"{fit.median_error:.1%}, nine of ten by under {fit.p90_error:.1%}.\n"
+        f"{fit.median_error:.1%}, nine of ten by under {fit.p90_error:.1%}.\n{_ahead(found)}\n"
     )
     table = _table("The same load, played on the profile")
     table.add_column("")
@@ -76,6 +76,7 @@ def page(found: Calibrated, measured_at: str) -> str:
         f"Fitted by kilocard calibrate to a bench run of {measured_at or 'an unknown day'}.",
         f"Steps seen: {fit.steps}. Error over stretches of steps: median {fit.median_error:.1%}, "
         f"90th percentile {fit.p90_error:.1%}.",
+        _ahead(found),
         *(f"{term.name} was not fitted: {term.held}." for term in _ordered(fit) if term.held),
     ]
     lines.append("Measured → modelled (mean):")
@@ -101,6 +102,7 @@ def document(found: Calibrated) -> dict[str, Any]:
             for term in _ordered(fit)
         ],
         "steps": fit.steps,
+        "steps_ahead": fit.steps_ahead,
         "step_error": {"median": fit.median_error, "p90": fit.p90_error},
         "points": [
             {
@@ -120,6 +122,13 @@ def _outcome(outcome: Outcome) -> dict[str, float | None]:
         "ttft_s": outcome.ttft_s,
         "itl_s": outcome.itl_s,
     }
+
+
+def _ahead(found: Calibrated) -> str:
+    seen, taken = found.fit.steps_ahead, found.profile.steps_ahead
+    if seen is None:
+        return f"Whether steps are scheduled ahead, the run does not show; taken: {taken:g}."
+    return f"Steps scheduled ahead, counted where requests came in beside others: {seen}."
 
 
 def _ordered(fit: Fit) -> list[Term]:

@@ -100,6 +100,15 @@ def says_nothing(sample: LoadSample) -> bool:
     return all(value is None for value in sample[1:])
 
 
+def kv_block_size(samples: Iterable[Sample], dialect: Dialect) -> int | None:
+    """Tokens of a KV block; None: the engine does not state it, or has several sizes."""
+    if dialect.kv_config is None:
+        return None
+    name, label, _ = dialect.kv_config
+    sizes = {_whole(sample.labels.get(label)) for sample in samples if sample.name == name}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
 def _kv_tokens(readings: Readings, dialect: Dialect) -> float | None:
     """KV capacity of all engines of the replica, in tokens."""
     tokens = [size for labels, _ in readings if (size := _capacity(labels, dialect)) is not None]

@@ -23,6 +23,7 @@ from kilocard.core.errors import UsageError
 from kilocard.core.statistics import mean, percentile
 from kilocard.perf.least_squares import Row, Solution, robust
 from kilocard.perf.profile import Profile
+from kilocard.perf.seen_ahead import steps_ahead
 from kilocard.perf.seen_steps import Step, Watched, Window, windows
 
 #: what is given up first when the run can't tell: the smallest part of a step first
@@ -69,12 +70,14 @@ class Fit:
     p90_error: float
     #: modelled / seen − 1 for each point: does the model lean at some load? None: no windows there
     leaning: tuple[float | None, ...]
+    #: steps that the engine schedules ahead, as far as the run shows it (seen_ahead.py)
+    steps_ahead: int | None = None
 
     def value(self, name: str) -> float:
         return next((term.value for term in self.terms if term.name == name), 0.0)
 
     def profile(self, base: Profile) -> Profile:
-        """`base` (its name and its room) with the fitted numbers; every time in it is replaced."""
+        """`base` (its name and its room) with what was found; every time in it is replaced."""
         times = {
             "step_fixed_s": max(self.value("step_fixed_s"), 1e-6),
             "weights_s": self.value("weights_s"),
@@ -85,7 +88,7 @@ class Fit:
             "attention_s": self.value("attention_s"),
             "experts_s": self.value("experts_s"),
             "request_s": self.value("request_s"),
-            "steps_ahead": 0.0,
+            "steps_ahead": base.steps_ahead if self.steps_ahead is None else float(self.steps_ahead),
         }
         return replace(base, provenance="measured", **times)  # type: ignore[arg-type]  # names of fields, all floats
 
@@ -111,7 +114,12 @@ def calibrate(points: Sequence[Watched], base: Profile) -> Fit:
     roofline = min((_fitted(form, rows, weights, base, start) for start in starts), key=_residual)
     reads = roofline.value("weights_s") + roofline.value("experts_s")
     better = _residual(roofline) < _CLEARLY * _residual(linear) and reads > 0
-    return _report(roofline if better else linear, seen, base)
+    fit = _report(roofline if better else linear, seen, base)
+    streams = [watched.streams for watched in points]
+    return replace(
+        fit,
+        steps_ahead=steps_ahead(streams, request_s=fit.value("request_s"), budget=base.max_num_batched_tokens),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, pairwise
+from typing import Unpack
 
 from kilocard.core.statistics import mean
 from kilocard.perf.profile import Profile
 from kilocard.perf.seen_steps import Stream
+from kilocard.sim.limits import Limits
 from kilocard.sim.played import Asked, play
 
 
@@ -23,15 +25,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured point. Requests of the warm-up that still ran when the window began come first among the streams."""
+    """One measured point."""
 
     label: str
+    #: in order of sending
     streams: tuple[Stream, ...]
     #: tokens that each stream was asked for, in their order
     asked_output: tuple[int, ...]
     started_s: float
     ended_s: float
-    #: how many of the streams are the warm-up's
+    #: how many of the streams ran into the window or out of it
     carried: int = 0
     #: closed loop; None: each was sent when it was sent
     concurrency: int | None = None
@@ -72,28 +75,30 @@ def outcome(streams: Sequence[Stream], started_s: float, ended_s: float) -> Outc
 
 
 def predicted(measurement: Measurement, profile: Profile) -> Outcome:
-    """The point played on the profile. What a request costs outside the engine is added to its first token.
+    """The point played on the profile. Raises EngineError when the profile has no room for a request of it."""
+    return outcome(*replayed(measurement, profile))
 
-    Raises EngineError when the profile has no room for a request of it.
+
+def replayed(measurement: Measurement, profile: Profile, **limits: Unpack[Limits]) -> tuple[list[Stream], float, float]:
+    """The same requests on the profile's engine, started as `limits` say: streams, and the window to look at.
+
+    A closed loop is played as one: each request is sent when one before it ends. Else requests are sent when they were.
     """
     begin = min(stream.sent_s for stream in measurement.streams)
     asked = [
         Asked(stream.prompt, output, stream.cached, stream.sent_s - begin)
         for stream, output in zip(measurement.streams, measurement.asked_output, strict=True)
     ]
-    # A loop that was warm when the window began is played warm: two rounds of the same requests come first.
+    # A loop that was warm when its window began is played warm: two rounds of the same requests come first.
     warm = 2 * measurement.concurrency if measurement.concurrency and measurement.carried else 0
-    played = play(profile, [*islice(cycle(asked), warm), *asked], concurrency=measurement.concurrency)
+    played = play(profile, [*islice(cycle(asked), warm), *asked], concurrency=measurement.concurrency, **limits)
     streams = [Stream(each.sent_s, each.asked.prompt, tokens_s=tuple(each.tokens_s)) for each in played]
     if measurement.concurrency is None:
         started, ended = measurement.started_s - begin, measurement.ended_s - begin
     else:
-        started = streams[min(warm + measurement.carried, len(streams) - 1)].sent_s
+        started = streams[warm].sent_s
         ended = streams[-1].sent_s if measurement.cut_off else max(stream.tokens_s[-1] for stream in streams)
-    found = outcome(streams, started, max(ended, started + profile.step_fixed_s))
-    return Outcome(
-        found.output_tokens_per_s, None if found.ttft_s is None else found.ttft_s + profile.request_s, found.itl_s
-    )
+    return streams, started, max(ended, started + profile.step_fixed_s)
 
 
 def compared(measurement: Measurement, profile: Profile) -> Compared:

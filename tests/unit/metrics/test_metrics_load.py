@@ -11,7 +11,7 @@ from kilocard.core.load import LoadSample
 from kilocard.metrics.dialect import Dialect
 from kilocard.metrics.exact import parse
 from kilocard.metrics.fast import extract
-from kilocard.metrics.load import sample_from, says_nothing
+from kilocard.metrics.load import kv_block_size, sample_from, says_nothing
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "metrics"
 
@@ -171,3 +171,15 @@ def test_series_without_a_model_label_belong_to_every_model(load: Way) -> None:
 
 def test_a_counter_declared_bare_is_found_with_the_suffix(load: Way) -> None:
     assert load("#\nx_total 5\n", Dialect(preemptions_total=("x",))).preemptions_total == 5.0
+
+
+def test_the_block_size_is_what_all_engines_state() -> None:
+    line = 'vllm:cache_config_info{{block_size="{}",engine="{}",num_gpu_blocks="364"}} 1.0\n'
+
+    def size(*sizes: str) -> int | None:
+        page = "".join(line.format(each, place) for place, each in enumerate(sizes))
+        return kv_block_size(parse(page.encode()).samples, VLLM)
+
+    assert size("128") == size("128", "128") == 128
+    assert size() is size("16", "32") is size("None") is None
+    assert kv_block_size(parse(line.format(16, 0).encode()).samples, SGLANG) is None, "no such page is known"

@@ -118,7 +118,7 @@ def test_a_load_that_was_not_measured_is_predicted(true: Profile) -> None:
 def test_what_one_length_can_not_tell_is_said_and_left_at_0() -> None:
     fit = calibrate([Watched(seen(play(CPU_SMOL, asked(Fixed(64), Fixed(20), 20), concurrency=1)))], blank(CPU_SMOL))
     held = {term.name: term.held for term in fit.terms if term.held}
-    assert "could not tell" in (held["attention_s"] or "")
+    assert held["attention_s"] is not None
     assert held["decode_seq_s"] is not None, "one stream at a time says nothing of a second one"
     assert value(fit, "attention_s") == 0
 
