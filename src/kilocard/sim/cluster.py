@@ -49,6 +49,7 @@ class Cluster:
         self._jitter = _random(scenario.seed, "scrapes")
         self._turns = Turns(requests)
         self._left = len(requests)
+        self._hop = scenario.signals.hop_s
         self._progress = progress
         self.gateways = [
             Gateway(
@@ -110,10 +111,10 @@ class Cluster:
             self.kernel.stop()
 
     def _first(self, now: float, attempt: Attempt) -> None:
-        self.kernel.at(now + self.scenario.signals.hop_s, attempt.flight.gateway.first, attempt)
+        self.kernel.at(now + self._hop, attempt.flight.gateway.first, attempt)
 
     def _finished(self, now: float, attempt: Attempt) -> None:
-        self.kernel.at(now + self.scenario.signals.hop_s, attempt.flight.gateway.finished, attempt)
+        self.kernel.at(now + self._hop, attempt.flight.gateway.finished, attempt)
 
     # replicas
 

@@ -36,14 +36,17 @@ class FastEngine(Engine):
         self._blocked = False
         #: next_at() was asked, so the step that begins now begins without those who come later
         self._begun = False
+        #: what next_at() found: steps alike from now, and when the last of them ends; 0: not known
+        self._ahead = self._ahead_end = 0
 
     # requests
 
     def _enqueue(self, sequence: Sequence) -> None:
         if self._begun:
             self._commit(self._now_s)
+        self._ahead = 0
         super()._enqueue(sequence)
-        if self.policy != "fcfs" or len(self._waiting) == 1:
+        if self.policy != "fcfs" or len(self._waiting.line) == 1:
             self._blocked = False
 
     def abort(self, request_id: str) -> bool:
@@ -56,6 +59,7 @@ class FastEngine(Engine):
             elif self._grouped and sequence.running:
                 self._prefilling.remove(sequence)
             self._blocked = False
+            self._ahead = 0
         return super().abort(request_id)
 
     def settle(self) -> None:
@@ -74,48 +78,54 @@ class FastEngine(Engine):
         if self._busy:
             if self._firsts or self._leaving:
                 return self._now_s
-        elif not self._running and not self._waiting:
+        elif not self._running and not self._waiting.line:
             return math.inf
-        steps = self._steps_alike()
+        steps = self._ahead
+        if not steps and (steps := self._steps_alike()):
+            self._ahead = steps
+            self._ahead_end = self._now + self._group.duration(steps)
         if steps:
             if not self._busy:
                 self._begun = True
-            return (self._now + self._group.duration(steps)) / SECOND
+            return self._ahead_end / SECOND
         if not self._busy:
             self._commit(self._now_s)
         return self._now_s
 
     def _commit(self, until: float) -> None:
-        steps = self._steps_alike()
+        steps = self._ahead
         if steps:
-            self._jump(steps, until)
+            self._jump(steps, self._ahead_end, until)
+        elif steps := self._steps_alike():
+            self._jump(steps, self._now + self._group.duration(steps), until)
         elif not self._grouped or not self._mixed_step():
             self._dissolve()
             super()._commit(until)
         self._begun = False
+        self._ahead = 0
         self._begun_step()
 
     def _steps_alike(self) -> int:
         """Steps from now in which the group decodes and nothing else happens but that one ends with the last."""
         if not self._grouped and not self._form():
             return 0
-        if not self._group.sequences or self._prefilling or (self._waiting and not self._blocked):
+        if not self._group.sequences or self._prefilling or (self._waiting.line and not self._blocked):
             return 0
         return self._group.steps_alike(self.pool.free - self.pool.reserved)
 
-    def _jump(self, steps: int, until: float) -> None:
-        """Those of the steps that begin before `until`; one at least if it has begun."""
+    def _jump(self, steps: int, end: int, until: float) -> None:
+        """Those of the steps, which end at `end`, that begin before `until`; one at least if it has begun."""
         group, now = self._group, self._now
-        if steps > 1 and (now + group.duration(steps - 1)) / SECOND >= until:
-            steps = group.steps_before(now, until)
+        if steps > 1 and end / SECOND > until and (now + group.duration(steps - 1)) / SECOND >= until:
+            steps, end = group.steps_before(now, until)
             if self._begun and not steps:
-                steps = 1
+                steps, end = 1, now + group.duration(1)
         sequences = group.sequences
         if self.stretches is not None:
             self.stretches.append(Stretch(now, steps, group.duration(1), self._times.kv_ps * sequences, sequences))
         if not self.pool.take(group.blocks_for(steps)):
             raise AssertionError("the jump went further than memory")
-        self._set_now(now + group.duration(steps))
+        self._set_now(end)
         self._group_steps(steps)
         self.counters.steps += steps
 
@@ -151,6 +161,7 @@ class FastEngine(Engine):
             self._prefilling.clear()
             self._grouped = False
         self._blocked = False
+        self._ahead = 0
 
     # a step with prompts
 
@@ -178,12 +189,12 @@ class FastEngine(Engine):
             sequence.computed += new
             sequence.blocks = -(-sequence.computed // block_size)
             pool.fill(sequence)
-        if self._waiting and not self._blocked and budget:
+        if self._waiting.line and not self._blocked and budget:
             for sequence, new in self._admit(budget, self._now_s, []):
                 budget -= new
                 batch.append((sequence, new))
                 self._prefilling.append(sequence)
-            if self._waiting and budget > 0:
+            if self._waiting.line and budget > 0:
                 self._blocked = not self._late and self._waiting.head().ready <= self.counters.steps
         self._run_step(batch)
         return True

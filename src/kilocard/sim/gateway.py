@@ -67,11 +67,13 @@ class Gateway:
             rng,
             scrape_interval=scenario.signals.scrape_s,
         )
+        self._handle = self.dispatcher.handle
         self.flights: dict[int, Flight] = {}
         self._next_watch = WATCH_S
+        self._nothing_late_before = 0.0
 
     def tell(self, now: float, event: Event) -> None:
-        answer = self.dispatcher.handle(event)
+        answer = self._handle(event)
         if self._record is not None:
             self._record(event, answer)
         for instruction in answer:
@@ -207,13 +209,31 @@ class Gateway:
                 late.append((attempt, Fault.IDLE))
         for what in late:
             self.cut(now, what)
+        self._nothing_late_before = self._next_late(now)
+
+    def _next_late(self, now: float) -> float:
+        """Nothing is late before that: neither what is under way, nor what is sent or begins to hang from now on."""
+        timeouts = self._scenario.timeouts
+        soonest = now + min(timeouts.total, timeouts.first_token, timeouts.idle)
+        for flight in self.flights.values():
+            soonest = min(soonest, flight.arrived_at + timeouts.total)
+            attempt = flight.attempt
+            if attempt is None:
+                continue
+            if not flight.content:
+                limit = timeouts.first_token + timeouts.first_token_per_prompt_token * flight.request.input_tokens
+                soonest = min(soonest, flight.sent_at + limit)
+            if attempt.server.hung_since is not None:
+                soonest = min(soonest, attempt.server.hung_since + timeouts.idle)
+        return soonest
 
     # news
 
     def tick(self, now: float, _: None = None) -> None:
         if now >= self._next_watch:
             self._next_watch += WATCH_S
-            self._watch(now)
+            if now >= self._nothing_late_before:
+                self._watch(now)
         self.tell(now, ev.Tick(now))
         self._kernel.at(now + TICK_S, self.tick)
 

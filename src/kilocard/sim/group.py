@@ -15,7 +15,7 @@ from kilocard.sim.step import SECOND, StepTimes
 
 
 class Group:
-    __slots__ = ("_block_size", "_edges", "_ends", "_times", "clock", "contexts", "sequences")
+    __slots__ = ("_block_size", "_edges", "_ends", "_times", "clock", "contexts", "cost", "sequences")
 
     def __init__(self, times: StepTimes, block_size: int) -> None:
         self._times = times
@@ -25,6 +25,8 @@ class Group:
         self.sequences = 0
         #: prompt and output tokens of all: the KV tokens that the next step reads
         self.contexts = 0
+        #: picoseconds of a step without what its KV tokens take
+        self.cost = 0
         #: how many need a new block in a step at clock ≡ place
         self._edges = [0] * block_size
         #: (clock at the last token, place, sequence); entries of those that left stay until they come up
@@ -37,6 +39,7 @@ class Group:
         heappush(self._ends, (sequence.finish, sequence.place, sequence))
         self._edges[(offset - sequence.prompt + 1) % self._block_size] += 1
         self.sequences += 1
+        self.cost = self._times.decode(self.sequences)
         self.contexts += sequence.prompt + sequence.emitted
 
     def leave(self, sequence: Sequence) -> None:
@@ -48,6 +51,7 @@ class Group:
         sequence.finish = -1
         self._edges[(sequence.offset - sequence.prompt + 1) % block_size] -= 1
         self.sequences -= 1
+        self.cost = self._times.decode(self.sequences)
         self.contexts -= sequence.prompt + sequence.emitted
 
     def forget_ends(self) -> None:
@@ -99,17 +103,21 @@ class Group:
     def duration(self, steps: int) -> int:
         """Picoseconds of the next steps."""
         read = steps * self.contexts + self.sequences * (steps * (steps - 1) // 2)
-        return steps * self._times.decode(self.sequences) + self._times.kv_ps * read
+        return steps * self.cost + self._times.kv_ps * read
 
-    def steps_before(self, now: int, until: float) -> int:
-        """How many of the steps from `now` (picoseconds) begin before `until` (seconds)."""
+    def steps_before(self, now: int, until: float) -> tuple[int, int]:
+        """How many of the steps from `now` (picoseconds) begin before `until` (seconds), and when the last of them ends.
+        """
         half = self._times.kv_ps * self.sequences / 2
-        linear = self._times.decode(self.sequences) + self._times.kv_ps * self.contexts - half
+        linear = self.cost + self._times.kv_ps * self.contexts - half
         rest = max(0.0, until * SECOND - now)
         # half·i² + linear·i = rest; the float's answer is then set right
         steps = int(2 * rest / (linear + math.sqrt(linear * linear + 4 * half * rest)))
-        while (now + self.duration(steps)) / SECOND < until:
+        end = now + self.duration(steps)
+        while end / SECOND < until:
             steps += 1
-        while steps and (now + self.duration(steps - 1)) / SECOND >= until:
+            end = now + self.duration(steps)
+        while steps and (begin := now + self.duration(steps - 1)) / SECOND >= until:
             steps -= 1
-        return steps
+            end = begin
+        return steps, end

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import EngineError
-from kilocard.sim.kv import BlockPool, Match
+from kilocard.sim.kv import NO_MATCH, BlockPool, Match
 
 if TYPE_CHECKING:
     from kilocard.sim.sequence import Sequence
@@ -76,6 +76,8 @@ class PrefixPool(BlockPool):
         return True
 
     def match(self, sequence: Sequence) -> Match:
+        if not sequence.keys and sequence.own is None:
+            return NO_MATCH
         # One token at least must be computed, so a full last block is never found.
         most = (sequence.prompt + sequence.emitted - 1) // self.block_size
         named: list[Cached] = []
@@ -97,6 +99,8 @@ class PrefixPool(BlockPool):
         return Match(named, own, idle)
 
     def adopt(self, sequence: Sequence, match: Match) -> None:
+        if match is NO_MATCH:
+            return
         queue = self._queue
         for block in match.named:
             if not block.refs:
@@ -116,6 +120,8 @@ class PrefixPool(BlockPool):
 
     def fill(self, sequence: Sequence) -> None:
         named, keys = sequence.named, sequence.keys
+        if not keys:
+            return
         full = min(sequence.computed // self.block_size, len(keys))
         for place in range(len(named), full):
             key = keys[place]

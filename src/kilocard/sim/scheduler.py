@@ -56,7 +56,7 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting.line)
 
     @property
     def kv_usage(self) -> float:
@@ -65,7 +65,7 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Nothing to do: step() would return None."""
-        return not self._waiting and len(self._running) == len(self._leaving)
+        return not self._waiting.line and len(self._running) == len(self._leaving)
 
     @property
     def largest_request(self) -> int:
@@ -151,14 +151,14 @@ class Scheduler:
     def step(self, now: float) -> StepResult | None:
         """Schedule one step that starts at `now`. None when there is nothing to do."""
         self.settle()
-        if not self._running and not self._waiting:
+        if not self._running and not self._waiting.line:
             return None
         return self._step(now)
 
     def _step(self, now: float) -> StepResult:
         batch, preempted = self._schedule_running()
         admitted: list[str] = []
-        if not preempted and self._waiting:
+        if not preempted and self._waiting.line:
             budget = self.token_budget
             for _, new in batch:
                 budget -= new
@@ -242,7 +242,7 @@ class Scheduler:
     def _most_of_one_prompt(self) -> int:
         """Tokens that one request gets in a step at most."""
         threshold = self.long_prefill_token_threshold
-        if threshold and len(self._running) + len(self._waiting) > 1:
+        if threshold and len(self._running) + len(self._waiting.line) > 1:
             return threshold
         return self.token_budget
 
@@ -254,7 +254,7 @@ class Scheduler:
         batch: list[tuple[Sequence, int]] = []
         # What was scheduled before the last step was over knows neither who came in it nor what it set free.
         ahead = True
-        while waiting and budget > 0:
+        while waiting.line and budget > 0:
             sequence = waiting.head()
             match = pool.match(sequence)
             total = sequence.prompt + sequence.emitted

@@ -72,14 +72,15 @@ class Server:
 
     def enter(self, now: float, attempt: Attempt) -> None:
         """It is up, and the request not longer than `longest`."""
-        self._advance(now)
+        local = self._local_at(now)
+        self._run(now, local)
         request = attempt.flight.request
         self.attempts[attempt.name] = attempt
         self._engine.add(
             attempt.name,
             request.input_tokens,
             request.output_tokens,
-            self._local_at(now),
+            local,
             blocks=request.blocks,
             block_tokens=request.block_tokens,
         )
@@ -105,7 +106,8 @@ class Server:
             return
         local, self._wake_at, self._wake_local = self._wake_local, inf, inf
         # rounding must not put the engine's clock just before what it is woken for: it would be woken for ever
-        self._run(now, max(local, self._local_at(now)))
+        shown = self._local + (now - self._at) * self._rate
+        self._run(now, local if local > shown else shown)
         self._schedule(now)
 
     def _advance(self, now: float) -> None:

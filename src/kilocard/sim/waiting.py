@@ -20,61 +20,62 @@ def urgency(sequence: Sequence) -> tuple[int, int]:
 
 
 class FirstCome:
-    __slots__ = ("_queue",)
+    __slots__ = ("line",)
 
     def __init__(self) -> None:
-        self._queue: deque[Sequence] = deque()
+        #: those that wait. Asked each step whether somebody does, so it is looked at without a call
+        self.line: deque[Sequence] = deque()
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self.line)
 
     def __iter__(self) -> Iterator[Sequence]:
-        return iter(self._queue)
+        return iter(self.line)
 
     def add(self, sequence: Sequence) -> None:
-        self._queue.append(sequence)
+        self.line.append(sequence)
 
     def put_back(self, sequence: Sequence) -> None:
         """A preempted one."""
-        self._queue.appendleft(sequence)
+        self.line.appendleft(sequence)
 
     def head(self) -> Sequence:
-        return self._queue[0]
+        return self.line[0]
 
     def pop(self) -> Sequence:
-        return self._queue.popleft()
+        return self.line.popleft()
 
     def remove(self, sequence: Sequence) -> None:
-        self._queue.remove(sequence)
+        self.line.remove(sequence)
 
 
 class ByPriority:
-    __slots__ = ("_queue",)
+    __slots__ = ("line",)
 
     def __init__(self) -> None:
         #: the first to go is the last
-        self._queue: list[Sequence] = []
+        self.line: list[Sequence] = []
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self.line)
 
     def __iter__(self) -> Iterator[Sequence]:
-        return reversed(self._queue)
+        return reversed(self.line)
 
     def add(self, sequence: Sequence) -> None:
-        insort(self._queue, sequence, key=lambda each: (-each.priority, -each.order))
+        insort(self.line, sequence, key=lambda each: (-each.priority, -each.order))
 
     def put_back(self, sequence: Sequence) -> None:
         self.add(sequence)
 
     def head(self) -> Sequence:
-        return self._queue[-1]
+        return self.line[-1]
 
     def pop(self) -> Sequence:
-        return self._queue.pop()
+        return self.line.pop()
 
     def remove(self, sequence: Sequence) -> None:
-        self._queue.remove(sequence)
+        self.line.remove(sequence)
 
 
 def waiting_queue(policy: Policy) -> FirstCome | ByPriority:
