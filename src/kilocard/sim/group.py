@@ -106,8 +106,7 @@ class Group:
         return steps * self.cost + self._times.kv_ps * read
 
     def steps_before(self, now: int, until: float) -> tuple[int, int]:
-        """How many of the steps from `now` (picoseconds) begin before `until` (seconds), and when the last of them ends.
-        """
+        """How many of the steps from `now` (picoseconds) begin before `until` (seconds), and the end of the last."""
         half = self._times.kv_ps * self.sequences / 2
         linear = self.cost + self._times.kv_ps * self.contexts - half
         rest = max(0.0, until * SECOND - now)
