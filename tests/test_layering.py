@@ -53,7 +53,7 @@ HOUSE = {
     "gateway": room(
         4, "core spec wire metrics engines dispatch scrape net tenancy", "uvloop httptools msgspec opentelemetry"
     ),
-    "backends": room(4, "core spec engines net", "xllamacpp"),
+    "backends": room(4, "core spec engines net", "xllamacpp ray"),
     # it reads the engines' own gauges beside its own clock, by the names that engines/ knows
     "bench": room(4, "core wire metrics perf workload engines net", "httptools msgspec uvloop"),
     "planner": room(5, "core spec engines perf workload sim", pure=True),

@@ -18,6 +18,7 @@ Report = Callable[[Change], None]
 
 
 class ReplicaState(StrEnum):
+    PENDING = "pending"  # no node has room for it yet; it starts by itself when one has
     STARTING = "starting"  # the process is there, its port does not answer yet
     LOADING = "loading"  # it shows signs of life but can't serve yet (or can't serve any more)
     READY = "ready"
@@ -31,6 +32,7 @@ class ReplicaState(StrEnum):
 #: states whose replica counts as one that the pool has (stopping and stopped ones are on their way out)
 ACTIVE = frozenset(
     {
+        ReplicaState.PENDING,
         ReplicaState.STARTING,
         ReplicaState.LOADING,
         ReplicaState.READY,
@@ -102,13 +104,13 @@ class Backend(Protocol):
     async def start(self, pool: str) -> str:
         """Add one replica; returns its id at once. Found is reported when it can serve.
 
-        Raises GpuShortage where no group of GPUs is free.
+        Where no group of GPUs is free: a backend that queues leaves it pending, others raise GpuShortage.
         """
 
     async def scale(self, pool: str, count: int) -> None:
         """Have `count` replicas: starts missing ones, drains surplus ones (those that serve least first).
 
-        Returns when all are on their way; raises GpuShortage with nothing changed where GPUs are short.
+        Returns when all are on their way. Where GPUs are short: as start, and GpuShortage changes nothing.
         """
 
     async def drain(self, replica: str, reason: str) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from kilocard.backends.backoff import Backoff
 from kilocard.backends.base import ReplicaState, StartPhases
 from kilocard.backends.life_events import (
     AnnounceFound,
@@ -39,8 +40,6 @@ from kilocard.backends.life_events import (
 )
 from kilocard.spec.model import StartSpec
 
-#: a replica that served this long was fine: its exit starts the count of quick failures anew (our choice)
-STABLE_SECONDS = 60.0
 #: from SIGTERM to SIGKILL
 STOP_SECONDS = 10.0
 #: explicit "not ready" answers in a row before a ready replica leaves the routing (one may be a hiccup)
@@ -69,7 +68,7 @@ class Life:
         self._announced = False  # Found was reported and neither Leaving nor Lost since
         self._leaving = False  # Leaving was reported since the last Found
         self._at_rest = False  # it left the routing and its last request has ended
-        self._failures = 0  # quick failures in a row
+        self._backoff = Backoff(start)
         self._unready = 0
         self._began = now
         self._alive_at: float | None = None
@@ -113,7 +112,8 @@ class Life:
     def _begin(self, now: float) -> list[Instruction]:
         if self.state is not S.STOPPED or self._process:
             return []
-        self._failures, self._trouble = 0, ""
+        self._backoff.reset()
+        self._trouble = ""
         return self._spawn(now)
 
     def _spawn(self, now: float) -> list[Instruction]:
@@ -238,15 +238,9 @@ class Life:
             return self._lost(why)
         reason = self._verdict or reason
         served = 0.0 if self._ready_at is None else now - self._ready_at
-        self._failures = 1 if served >= STABLE_SECONDS else self._failures + 1
-        if self._failures >= self._start.crash_loop:
-            self._trouble = f"crash loop, {self._failures} quick failures: {reason}"
-            self._enter(S.CRASH_LOOP, now, self._trouble, now + self._start.backoff_max)
-        else:
-            # the exponent is bounded by crash_loop, but a float must not overflow whatever the file says
-            delay = self._start.backoff * 2.0 ** min(self._failures - 1, 60)
-            self._trouble = reason
-            self._enter(S.RESTARTING, now, reason, now + min(delay, self._start.backoff_max))
+        wait = self._backoff.failed(served)
+        self._trouble = reason if wait.loop is None else f"crash loop, {wait.loop} quick failures: {reason}"
+        self._enter(S.RESTARTING if wait.loop is None else S.CRASH_LOOP, now, self._trouble, now + wait.seconds)
         return self._lost(reason)
 
     def _tick(self, now: float) -> list[Instruction]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -15,13 +13,13 @@ from kilocard.backends import models
 from kilocard.backends.as_started import as_started, served_names
 from kilocard.backends.base import ACTIVE, ReplicaStatus, Report
 from kilocard.backends.gpus import GpuLedger, Inventory, discover
+from kilocard.backends.launching import engine_argv, engine_env
 from kilocard.backends.life_events import Drain, Idle, Stop
 from kilocard.backends.ports import Ports
 from kilocard.backends.readiness import Answer, Get
 from kilocard.backends.roster import Roster, Seat, by_number, no_such
 from kilocard.backends.runner import STATUS_LINES, Plan, Runner
 from kilocard.core.clock import Clock
-from kilocard.core.errors import BackendError
 from kilocard.engines.base import Engine, Launch, Placement
 from kilocard.net.client import fetch
 from kilocard.spec.model import ClusterSpec, PoolSpec
@@ -181,26 +179,8 @@ class LocalBackend:
         self._command(self._engines[pool.name].launch(pool, place, self._served[pool.name]), place.gpus)
 
     def _command(self, launch: Launch, gpus: tuple[int, ...]) -> tuple[list[str], Mapping[str, str]]:
-        env = dict(self._env)
-        if gpus:
-            # nvidia-smi numbers GPUs by bus; CUDA by speed unless told so
-            env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
-        else:
-            env["CUDA_VISIBLE_DEVICES"] = ""  # it was given none, so it must not help itself to others'
-        env["PYTHONUNBUFFERED"] = "1"  # else the log's last words stay in a buffer when an engine is killed
-        env.update(launch.env)
-        # what is installed beside us comes first, also where our virtual environment is not activated
-        beside = os.path.dirname(sys.executable)
-        program = shutil.which(launch.argv[0], path=os.pathsep.join([beside, env.get("PATH", os.defpath)]))
-        if program is not None:
-            return [program, *launch.argv[1:]], env
-        if launch.fallback_module is not None:
-            return [sys.executable, "-m", launch.fallback_module, *launch.argv[1:]], env
-        raise BackendError(
-            f"can't find the program {launch.argv[0]}: install it, put it on PATH, or give its path as `command` "
-            "in the pool"
-        )
+        env = engine_env(launch, gpus, self._env)
+        return engine_argv(launch, env), env
 
     # ---- stop
 

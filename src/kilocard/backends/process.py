@@ -8,7 +8,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
 
 from kilocard.backends import guard
 from kilocard.core.errors import BackendError
@@ -17,6 +18,26 @@ from kilocard.core.errors import BackendError
 GUARD_SECONDS = 20.0
 #: from SIGQUIT to the guard, which kills everything below it, to killing guard and engine ourselves
 KILL_SECONDS = 3.0
+
+
+class Process(Protocol):
+    """What a replica's life needs of its engine, be it one process or several on different machines."""
+
+    #: of the engine's process (on this machine, the one that serves)
+    pid: int
+
+    async def wait(self) -> int:
+        """Exit code as subprocess gives it, once it and all that it started are gone."""
+
+    def terminate(self) -> None:
+        """Ask it to exit."""
+
+    def kill(self) -> None:
+        """Make it exit, with everything that it started."""
+
+
+#: (argv, whole environment, file descriptor of the log) to a running engine; raises BackendError or OSError
+StartProcess = Callable[[Sequence[str], Mapping[str, str], int], Awaitable[Process]]
 
 
 class EngineProcess:

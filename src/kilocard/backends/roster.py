@@ -14,6 +14,7 @@ from kilocard.spec.model import PoolSpec
 SURPLUS_ORDER = (
     ReplicaState.CRASH_LOOP,
     ReplicaState.RESTARTING,
+    ReplicaState.PENDING,
     ReplicaState.STARTING,
     ReplicaState.LOADING,
     ReplicaState.READY,
@@ -68,6 +69,10 @@ class Roster:
                 self.leave(seat.replica)
             raise
         return seats
+
+    def occupy(self, replica: str) -> None:
+        """The id belongs to a replica that was found running."""
+        self._living.add(replica)
 
     def leave(self, replica: str) -> None:
         """The replica has stopped: its GPUs and its id are free."""

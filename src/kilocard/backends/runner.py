@@ -33,7 +33,7 @@ from kilocard.backends.life_events import (
 )
 from kilocard.backends.lifecycle import Life
 from kilocard.backends.ports import Ports
-from kilocard.backends.process import EngineProcess
+from kilocard.backends.process import EngineProcess, Process, StartProcess
 from kilocard.backends.readiness import Get, probe
 from kilocard.backends.replica_log import ReplicaLog
 from kilocard.core.clock import Clock
@@ -66,12 +66,26 @@ class Plan:
     log_dir: Path
     #: a Launch to (argv, whole environment); raises BackendError where the program is nowhere to be found
     command: Callable[[Launch, tuple[int, ...]], tuple[list[str], Mapping[str, str]]]
+    start: StartProcess = EngineProcess.start
+    #: (host, port, gpus) to what the engine is told of its place
+    place: Callable[[str, int, tuple[int, ...]], Placement] = Placement
 
 
 class Runner:
-    """Made: its state is `starting`. Its process follows when `run` is awaited."""
+    """Made: its state is `starting`. Its process follows when `run` is awaited.
 
-    def __init__(self, plan: Plan, ports: Ports, report: Report, get: Get, clock: Clock) -> None:
+    `changed` is called after each event that it was told: its status may be another.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ports: Ports,
+        report: Report,
+        get: Get,
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self.plan = plan
         self.life = Life(plan.pool.start, plan.pool.drain.grace, clock())
         self.log = ReplicaLog(plan.log_dir / f"{plan.id}.log")
@@ -79,10 +93,11 @@ class Runner:
         self._report = report
         self._get = get
         self._clock = clock
+        self._changed = changed
         self._todo: deque[Instruction] = deque()
         self._wake = asyncio.Event()
         self._port: int | None = None
-        self._process: EngineProcess | None = None
+        self._process: Process | None = None
         self._watchers: list[asyncio.Task[None]] = []
         self.stopped = asyncio.Event()
         self.tell(Begin(clock()))
@@ -112,6 +127,7 @@ class Runner:
         """The state changes at once; what it asks for is done by `run`, in order."""
         self._todo.extend(self.life.on(event))
         self._wake.set()
+        self._changed()
 
     async def run(self) -> None:
         """Until the replica has stopped. If it is cancelled, the process is killed."""
@@ -166,12 +182,12 @@ class Runner:
         plan = self.plan
         try:
             port = self._take_port()
-            launch = plan.engine.launch(plan.pool, Placement(self._ports.host, port, plan.gpus), plan.served_names)
+            launch = plan.engine.launch(plan.pool, plan.place(self._ports.host, port, plan.gpus), plan.served_names)
             argv, env = plan.command(launch, plan.gpus)
             log = self.log.rotate()
             try:
                 os.write(log, f"kilocard: starting {' '.join(argv)}\n".encode())
-                self._process = await EngineProcess.start(argv, env, log)
+                self._process = await plan.start(argv, env, log)
             finally:
                 os.close(log)
         except (KilocardError, OSError) as error:
@@ -189,7 +205,7 @@ class Runner:
             self._port = self._ports.take()
         return self._port
 
-    async def _watch_exit(self, process: EngineProcess) -> None:
+    async def _watch_exit(self, process: Process) -> None:
         code = await process.wait()
         self._process = None
         reason = exit_reason(code, self.log.tail(LAST_WORDS_LINES), self.plan.engine.loading_hint)

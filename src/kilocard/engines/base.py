@@ -36,6 +36,12 @@ class Capabilities:
     keys_in_any_case: bool = False
     #: how it shares GPU memory out: "profiled", "static" or "of_free" (perf/setting.py)
     memory_budget: str = "profiled"
+    #: `launch` knows Placement.part: one replica may span nodes
+    multi_node: bool = False
+    #: (argument, value) pairs with any of which it takes its GPUs from a Ray cluster itself, wherever they are
+    places_itself: tuple[tuple[str, str], ...] = ()
+    #: the Python distribution whose version is the engine's; None: it is no Python program
+    distribution: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,19 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One of several processes, mostly on several nodes, that are one replica together."""
+
+    #: 0 leads: it alone serves
+    rank: int
+    #: how many there are
+    size: int
+    #: address of the leader's node, and a free port there for the parts to meet at
+    leader: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Where one replica is to run."""
 
@@ -56,6 +75,8 @@ class Placement:
     port: int
     #: indices of the GPUs that are this replica's alone; empty: none
     gpus: tuple[int, ...] = ()
+    #: which part of the replica this process is; None: it is the whole one
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +94,8 @@ class Engine(Protocol):
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:
         """The command of one replica. `served_names` are the public model names that route to the pool.
 
-        Raises EngineError where the pool can't be launched by this engine (says which key to change).
+        Raises EngineError where the pool can't be launched by this engine (says which key to change). `place.part` is
+        given only to engines with capabilities.multi_node.
         """
 
     def upstream_model(self, pool: PoolSpec, public_name: str) -> str:

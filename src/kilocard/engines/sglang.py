@@ -26,6 +26,7 @@ DIALECT = Dialect(
     aggregate=(("priority", ""),),
 )
 
+_NODES = "replicas over several nodes are started by kilocard's ray and kubernetes backends, from `gpus`"
 _OWNED = {
     "host": command.HOST,
     "port": command.PORT,
@@ -38,6 +39,9 @@ _OWNED = {
     "pp-size": command.PIPELINE,
     "pipeline-parallel-size": command.PIPELINE,
     "pp": command.PIPELINE,
+    "nnodes": _NODES,
+    "node-rank": _NODES,
+    "dist-init-addr": _NODES,
 }
 
 _HINTS = (
@@ -66,6 +70,8 @@ class Sglang:
         launchable=True,
         lists_models=True,
         memory_budget="static",
+        multi_node=True,
+        distribution="sglang",
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:
@@ -77,6 +83,9 @@ class Sglang:
                 argv += ["--tp-size", str(pool.gpus.tensor)]
             if pool.gpus.pipeline > 1:
                 argv += ["--pp-size", str(pool.gpus.pipeline)]
+        if (part := place.part) is not None:
+            argv += ["--dist-init-addr", f"{part.leader}:{part.port}", "--nnodes", str(part.size)]
+            argv += ["--node-rank", str(part.rank)]
         if "enable-metrics" not in arguments(pool):
             argv.append("--enable-metrics")
         argv += flags(pool, _OWNED)

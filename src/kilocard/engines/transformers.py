@@ -30,6 +30,7 @@ class Transformers:
         needs_gpu=False,
         launchable=True,
         lists_models=False,  # /v1/models lists the hub cache, and answers 500 without a hub
+        distribution="transformers",
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:

@@ -69,6 +69,7 @@ class TensorRtLlm:
         launchable=True,
         lists_models=True,
         memory_budget="of_free",
+        distribution="tensorrt-llm",
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:

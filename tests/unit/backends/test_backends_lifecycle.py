@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kilocard.backends.backoff import STABLE_SECONDS
 from kilocard.backends.base import ReplicaState as S
 from kilocard.backends.base import StartPhases
 from kilocard.backends.life_events import (
@@ -31,7 +32,7 @@ from kilocard.backends.life_events import (
     Terminate,
     Tick,
 )
-from kilocard.backends.lifecycle import STABLE_SECONDS, STOP_SECONDS, UNREADY_ANSWERS, Life
+from kilocard.backends.lifecycle import STOP_SECONDS, UNREADY_ANSWERS, Life
 from kilocard.spec.model import StartSpec
 
 START = StartSpec(timeout=100.0, crash_loop=3, backoff=1.0, backoff_max=30.0)

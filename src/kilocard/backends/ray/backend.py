@@ -1,0 +1,194 @@
+"""Replicas on a Ray cluster. See Backend; what waits for room is pending, and no GpuShortage is raised."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from kilocard.backends.as_started import served_names
+from kilocard.backends.base import ReplicaStatus, Report
+from kilocard.backends.gpus import GpuLedger, Inventory
+from kilocard.backends.ray.berth import End
+from kilocard.backends.ray.keeper import Keeper
+from kilocard.backends.ray.link import Link, Place
+from kilocard.backends.ray.plan import HostPlan
+from kilocard.backends.ray.shape import places_itself
+from kilocard.backends.ray.versions import Versions
+from kilocard.backends.roster import Roster, by_number, no_such
+from kilocard.backends.runner import STATUS_LINES
+from kilocard.core.clock import Clock
+from kilocard.core.errors import BackendError
+from kilocard.core.replica import Change
+from kilocard.engines.base import Engine, Placement
+from kilocard.spec.model import ClusterSpec, PoolSpec
+
+logger = logging.getLogger(__name__)
+
+
+def _nobody(change: Change) -> None:
+    """Nobody routes to a pool that is in no cluster file."""
+
+
+class RayBackend:
+    """`address`: of the Ray cluster, "auto" for the one of this machine (or RAY_ADDRESS).
+
+    `detached`: replicas live on without us; `open` finds those again that run under this `namespace`. Else they end
+    when this process does, however it ends. `report` is called in the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        report: Report,
+        engines: Callable[[str], Engine],
+        *,
+        address: str = "auto",
+        namespace: str = "kilocard",
+        detached: bool = True,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._report = report
+        self._clock = clock
+        self._detached = detached
+        self._link = Link(address, namespace, detached)
+        self._engines = {name: engines(pool.engine) for name, pool in spec.pools.items()}
+        ours = {name: pool for name, pool in spec.pools.items() if self._starts(pool)}
+        # Ray counts GPUs; nothing is taken from this ledger
+        ledger = GpuLedger(Inventory((), "Ray places replicas"))
+        self._roster = Roster(ours, spec.pools.keys() - ours.keys(), lambda pool: 0, ledger)
+        self._served = {name: served_names(spec, name) for name in ours}
+        self._versions = Versions(self._link, lambda: self._roster.pools, lambda pool: self._engines[pool.name])
+        self._keepers: dict[str, Keeper] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    # ---- describe
+
+    def replicas(self) -> tuple[ReplicaStatus, ...]:
+        return tuple(self._keepers[name].status() for name in sorted(self._keepers, key=by_number))
+
+    def describe(self, replica: str) -> ReplicaStatus:
+        """Its log lines are as old as the latest news of it, at most 10 s; see log."""
+        return self._keeper(replica).status(STATUS_LINES)
+
+    async def log(self, replica: str, lines: int = 400) -> tuple[str, ...]:
+        """The end of the engine's log, fetched from the replica's node."""
+        return await self._keeper(replica).log(lines)
+
+    def node(self, replica: str) -> str | None:
+        """Address of the node that it runs on; None: none yet."""
+        return self._keeper(replica).node
+
+    # ---- start
+
+    async def open(self) -> None:
+        """Finds what runs, then starts what is missing. Raises BackendError, EngineError before anything is started.
+
+        Versions of all nodes are compared first, unless something runs already: then they are when the next is started.
+        """
+        pools = self._roster.pools
+        for name, pool in pools.items():
+            self._engines[name].launch(pool, Placement("127.0.0.1", 1), self._served[name])
+        await self._link.open()
+        try:
+            found = await self._link.find()
+            if not found:
+                await self._versions.check()
+        except BaseException:
+            await self._link.close()
+            raise
+        for replica, place in found.items():
+            await self._adopt(replica, place)
+        have = Counter(keeper.plan.pool.name for keeper in self._keepers.values())
+        self._begin({name: max(0, pool.replicas.min - have[name]) for name, pool in pools.items()})
+
+    async def _adopt(self, replica: str, place: Place) -> None:
+        try:
+            plan = await self._link.plan_of(place)
+        except BackendError as error:
+            logger.warning("%s did not answer and is removed: %s", replica, error)
+            await self._link.release(place)
+            return
+        name = plan.pool.name
+        ours = name in self._roster.pools
+        report = self._report if ours else _nobody
+        plan = self._plan(replica, name) if ours else plan
+        self._roster.occupy(replica)
+        self._keep(Keeper(plan, self._link, self._versions, report, self._clock, place))
+        if not ours:
+            self._keepers[replica].tell(End(self._clock(), "its pool is no longer in the cluster file", True))
+
+    async def start(self, pool: str) -> str:
+        self._roster.pool(pool)
+        [replica] = self._begin({pool: 1})
+        return replica
+
+    async def scale(self, pool: str, count: int) -> None:
+        missing, surplus = self._roster.change(pool, count, self.replicas())
+        self._begin({pool: missing})
+        for replica in surplus:
+            self._keepers[replica].tell(End(self._clock(), f"scaled down to {count}", True))
+
+    def _begin(self, wanted: dict[str, int]) -> list[str]:
+        seats = self._roster.seat(wanted)
+        for seat in seats:
+            plan = self._plan(seat.replica, seat.pool)
+            self._keep(Keeper(plan, self._link, self._versions, self._report, self._clock))
+        return [seat.replica for seat in seats]
+
+    def _keep(self, keeper: Keeper) -> None:
+        self._keepers[keeper.plan.replica] = keeper
+        self._tasks[keeper.plan.replica] = asyncio.get_running_loop().create_task(self._run(keeper))
+
+    async def _run(self, keeper: Keeper) -> None:
+        try:
+            await keeper.run()
+        finally:
+            self._roster.leave(keeper.plan.replica)
+
+    def _plan(self, replica: str, name: str) -> HostPlan:
+        pool, engine = self._roster.pools[name], self._engines[name]
+        over_ray = places_itself(pool, engine)
+        return HostPlan(replica, pool, engine, self._served[name], self._link.namespace, over_ray)
+
+    # ---- stop
+
+    async def drain(self, replica: str, reason: str) -> None:
+        keeper = self._keeper(replica)
+        keeper.tell(End(self._clock(), reason, True))
+        await keeper.stopped.wait()
+
+    def idle(self, replica: str) -> None:
+        if replica in self._keepers:
+            self._keepers[replica].idle()
+
+    async def stop(self, replica: str, reason: str) -> None:
+        keeper = self._keeper(replica)
+        keeper.tell(End(self._clock(), reason, False))
+        await keeper.stopped.wait()
+
+    async def close(self) -> None:
+        """Also lets go of the cluster: nothing more can be started."""
+        for keeper in self._keepers.values():
+            keeper.tell(End(self._clock(), "kilocard stops", False))
+        await asyncio.gather(*self._tasks.values())
+        await self._link.close()
+
+    async def let_go(self) -> None:
+        """End without stopping anything: the next controller finds all replicas again (`detached`)."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._link.close()
+
+    # ---- look-up
+
+    def _starts(self, pool: PoolSpec) -> bool:
+        return not pool.endpoints and pool.dns is None and self._engines[pool.name].capabilities.launchable
+
+    def _keeper(self, replica: str) -> Keeper:
+        if replica not in self._keepers:
+            raise no_such(replica, self._keepers)
+        return self._keepers[replica]
