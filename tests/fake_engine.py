@@ -21,6 +21,8 @@ SLEEPER = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
 
 def serve(flags: dict[str, str]) -> None:
     print("engine: hello", flush=True)
+    if "rank" in flags:  # one of several parts: files of its own
+        flags |= {key: f"{flags[key]}-{flags['rank']}" for key in ("family", "env") if key in flags}
     if "starts" in flags:  # count the starts in a file
         with open(flags["starts"], "a") as file:
             file.write("x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -18,12 +19,12 @@ OBJECT_STORE = 80 * 1024 * 1024
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    try:
-        import ray  # noqa: F401  # only asked for
-    except ImportError:
-        for item in items:
-            if Path(item.fspath).is_relative_to(Path(__file__).parent):
-                item.add_marker(pytest.mark.usefixtures("no_ray"))
+    here = [item for item in items if Path(item.fspath).is_relative_to(Path(__file__).parent)]
+    missing = importlib.util.find_spec("ray.cluster_utils") is None if importlib.util.find_spec("ray") else True
+    for item in here:
+        item.add_marker(pytest.mark.timeout(240))  # processes of Ray take seconds to start, each
+        if missing:
+            item.add_marker(pytest.mark.usefixtures("no_ray"))
 
 
 @pytest.fixture(scope="session")

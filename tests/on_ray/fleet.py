@@ -39,7 +39,7 @@ class Fleet:
             if (change.endpoint.replica if isinstance(change, Found) else change.replica) == replica
         ]
 
-    async def until(self, what: Callable[[], bool], seconds: float = 60.0) -> None:
+    async def until(self, what: Callable[[], bool], seconds: float = 90.0) -> None:
         end = time.monotonic() + seconds
         while not what():
             statuses = [self.backend.describe(status.id) for status in self.backend.replicas()]
@@ -62,7 +62,7 @@ async def running(nodes: Any, spec: ClusterSpec, **options: Any) -> Any:
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 150))  # type: ignore[arg-type]  # an async function's call is a coroutine
+    asyncio.run(asyncio.wait_for(test(), 220))  # type: ignore[arg-type]  # an async function's call is a coroutine
 
 
 def family_of(file: Path) -> list[int]:

@@ -5,23 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fake_engine import CAPABILITIES, FakeEngine
-from kilocard.engines.base import Capabilities, Launch, Placement
-from kilocard.spec.model import PoolSpec
+from kilocard.engines.base import Capabilities, Group
 
-MULTI_NODE = replace(CAPABILITIES, multi_node=True)
+MULTI_NODE = replace(CAPABILITIES, group=Group(("--rank={rank}", "--size={size}", "--leader={leader}")))
 VERSIONED = replace(CAPABILITIES, distribution="fakeengine")
 
 
 @dataclass
 class PartEngine(FakeEngine):
-    """Each part writes the files that its flags name under a name with its rank."""
+    """`family` and `env` of parts with a rank are written under a name with it (tests/fake_engine.py)."""
 
     capabilities: Capabilities = MULTI_NODE
-
-    def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:
-        rank = 0 if place.part is None else place.part.rank
-        args = {key: f"{value}-{rank}" if key in ("family", "env") else value for key, value in pool.args.items()}
-        return super().launch(replace(pool, args=args), place, served_names)
 
 
 @dataclass

@@ -67,8 +67,6 @@ class Plan:
     #: a Launch to (argv, whole environment); raises BackendError where the program is nowhere to be found
     command: Callable[[Launch, tuple[int, ...]], tuple[list[str], Mapping[str, str]]]
     start: StartProcess = EngineProcess.start
-    #: (host, port, gpus) to what the engine is told of its place
-    place: Callable[[str, int, tuple[int, ...]], Placement] = Placement
 
 
 class Runner:
@@ -182,7 +180,7 @@ class Runner:
         plan = self.plan
         try:
             port = self._take_port()
-            launch = plan.engine.launch(plan.pool, plan.place(self._ports.host, port, plan.gpus), plan.served_names)
+            launch = plan.engine.launch(plan.pool, Placement(self._ports.host, port, plan.gpus), plan.served_names)
             argv, env = plan.command(launch, plan.gpus)
             log = self.log.rotate()
             try:

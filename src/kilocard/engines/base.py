@@ -11,6 +11,20 @@ from kilocard.spec.model import PoolSpec
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Flags with which an engine's processes on several machines become one replica, without Ray."""
+
+    #: of each process; {size}, {rank} (0: the one that answers requests) and {leader} (its address) are filled in
+    flags: tuple[str, ...]
+    #: of those with a rank above 0
+    worker_flags: tuple[str, ...] = ()
+    #: first version with these flags
+    since: tuple[int, ...] = (0,)
+    #: environment variable with the address under which the others reach a process; None: it finds out by itself
+    address_env: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What differs between engines and matters to a gateway, a controller or a doctor."""
 
@@ -36,8 +50,14 @@ class Capabilities:
     keys_in_any_case: bool = False
     #: how it shares GPU memory out: "profiled", "static" or "of_free" (perf/setting.py)
     memory_budget: str = "profiled"
-    #: `launch` knows Placement.part: one replica may span nodes
-    multi_node: bool = False
+    #: on SIGTERM it lets running requests finish by itself, without `shutdown_flag`
+    finishes_on_term: bool = False
+    #: its own container image, with {version} in it; None: it has none that suits, a pool has to name one
+    image: str | None = None
+    #: environment variable with the folder in which it keeps what it fetches from a hub
+    hub_cache: str | None = None
+    #: how one replica runs over several machines; None: it can't
+    group: Group | None = None
     #: (argument, value) pairs with any of which it takes its GPUs from a Ray cluster itself, wherever they are
     places_itself: tuple[tuple[str, str], ...] = ()
     #: the Python distribution whose version is the engine's; None: it is no Python program
@@ -55,19 +75,6 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One of several processes, mostly on several nodes, that are one replica together."""
-
-    #: 0 leads: it alone serves
-    rank: int
-    #: how many there are
-    size: int
-    #: address of the leader's node, and a free port there for the parts to meet at
-    leader: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
 class Placement:
     """Where one replica is to run."""
 
@@ -75,8 +82,6 @@ class Placement:
     port: int
     #: indices of the GPUs that are this replica's alone; empty: none
     gpus: tuple[int, ...] = ()
-    #: which part of the replica this process is; None: it is the whole one
-    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +99,7 @@ class Engine(Protocol):
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:
         """The command of one replica. `served_names` are the public model names that route to the pool.
 
-        Raises EngineError where the pool can't be launched by this engine (says which key to change). `place.part` is
-        given only to engines with capabilities.multi_node.
+        Raises EngineError where the pool can't be launched by this engine (says which key to change).
         """
 
     def upstream_model(self, pool: PoolSpec, public_name: str) -> str:

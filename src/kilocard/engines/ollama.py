@@ -38,6 +38,8 @@ class Ollama:
         launchable=True,
         lists_models=True,
         keys_in_any_case=True,
+        image="ollama/ollama:{version}",
+        hub_cache="OLLAMA_MODELS",
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kilocard.engines import command
-from kilocard.engines.base import Capabilities, Launch, MetricsPage, Placement
+from kilocard.engines.base import Capabilities, Group, Launch, MetricsPage, Placement
 from kilocard.engines.flags import arguments, flags, whole
 from kilocard.engines.hints import FAILURES, UVICORN, hint, reader
 from kilocard.metrics.dialect import Dialect
@@ -26,7 +26,6 @@ DIALECT = Dialect(
     aggregate=(("priority", ""),),
 )
 
-_NODES = "replicas over several nodes are started by kilocard's ray and kubernetes backends, from `gpus`"
 _OWNED = {
     "host": command.HOST,
     "port": command.PORT,
@@ -39,9 +38,6 @@ _OWNED = {
     "pp-size": command.PIPELINE,
     "pipeline-parallel-size": command.PIPELINE,
     "pp": command.PIPELINE,
-    "nnodes": _NODES,
-    "node-rank": _NODES,
-    "dist-init-addr": _NODES,
 }
 
 _HINTS = (
@@ -70,7 +66,10 @@ class Sglang:
         launchable=True,
         lists_models=True,
         memory_budget="static",
-        multi_node=True,
+        finishes_on_term=True,
+        image="lmsysorg/sglang:v{version}",
+        hub_cache="HF_HOME",
+        group=Group(("--nnodes", "{size}", "--node-rank", "{rank}", "--dist-init-addr", "{leader}:20000")),
         distribution="sglang",
     )
 
@@ -83,9 +82,6 @@ class Sglang:
                 argv += ["--tp-size", str(pool.gpus.tensor)]
             if pool.gpus.pipeline > 1:
                 argv += ["--pp-size", str(pool.gpus.pipeline)]
-        if (part := place.part) is not None:
-            argv += ["--dist-init-addr", f"{part.leader}:{part.port}", "--nnodes", str(part.size)]
-            argv += ["--node-rank", str(part.rank)]
         if "enable-metrics" not in arguments(pool):
             argv.append("--enable-metrics")
         argv += flags(pool, _OWNED)

@@ -29,8 +29,9 @@ class Transformers:
         keep_alive=5.0,  # uvicorn's default
         needs_gpu=False,
         launchable=True,
-        lists_models=False,  # /v1/models lists the hub cache, and answers 500 without a hub
+        hub_cache="HF_HOME",
         distribution="transformers",
+        lists_models=False,  # /v1/models lists the hub cache, and answers 500 without a hub
     )
 
     def launch(self, pool: PoolSpec, place: Placement, served_names: tuple[str, ...]) -> Launch:

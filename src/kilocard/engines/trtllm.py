@@ -69,6 +69,7 @@ class TensorRtLlm:
         launchable=True,
         lists_models=True,
         memory_budget="of_free",
+        hub_cache="HF_HOME",
         distribution="tensorrt-llm",
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import ceil
 
 from kilocard.engines import command
-from kilocard.engines.base import Capabilities, Launch, MetricsPage, Part, Placement
+from kilocard.engines.base import Capabilities, Group, Launch, MetricsPage, Placement
 from kilocard.engines.flags import Lists, arguments, flags, whole
 from kilocard.engines.hints import FAILURES, UVICORN, hint, reader
 from kilocard.metrics.dialect import Dialect
@@ -30,7 +30,6 @@ DIALECT = Dialect(
     kv_tokens_label="kv_cache_size_tokens",
 )
 
-_NODES = "replicas over several nodes are started by kilocard's ray and kubernetes backends, from `gpus`"
 _OWNED = {
     "host": command.HOST,
     "port": command.PORT,
@@ -41,12 +40,6 @@ _OWNED = {
     "tp": command.TENSOR,
     "pipeline-parallel-size": command.PIPELINE,
     "pp": command.PIPELINE,
-    "nnodes": _NODES,
-    "node-rank": _NODES,
-    "n": _NODES,
-    "r": _NODES,
-    "master-addr": _NODES,
-    "master-port": _NODES,
 }
 #: booleans that have no --no- form: store_true outside the config classes
 _STORE_TRUE = {
@@ -104,7 +97,24 @@ class Vllm:
         needs_gpu=True,
         launchable=True,
         lists_models=True,
-        multi_node=True,
+        image="vllm/vllm-openai:v{version}",
+        hub_cache="HF_HOME",
+        group=Group(
+            # docs/serving/parallelism_scaling.md, "Running vLLM with MultiProcessing"
+            (
+                "--distributed-executor-backend",
+                "mp",
+                "--nnodes",
+                "{size}",
+                "--node-rank",
+                "{rank}",
+                "--master-addr",
+                "{leader}",
+            ),
+            ("--headless",),
+            since=(0, 12),
+            address_env="VLLM_HOST_IP",
+        ),
         places_itself=(("distributed-executor-backend", "ray"), ("data-parallel-backend", "ray")),
         distribution="vllm",
     )
@@ -121,8 +131,6 @@ class Vllm:
         version = command.version(pool)
         if version is not None and version >= _SHUTDOWN_SINCE and "shutdown-timeout" not in arguments(pool):
             argv += ["--shutdown-timeout", str(max(1, ceil(pool.drain.grace)))]
-        if place.part is not None:
-            argv += _part(place.part)
         argv += flags(pool, _OWNED, spell=_spell, negate=_negate, lists=Lists.SPACED)
         return Launch(command.program(pool, argv), dict(pool.env))
 
@@ -152,13 +160,6 @@ class Vllm:
     def _engines(self, pool: PoolSpec) -> int:
         """Data-parallel engines behind one port: each has GPUs and a batch of its own."""
         return whole(pool, "data-parallel-size", "dp") or 1
-
-
-def _part(part: Part) -> list[str]:
-    """One of several nodes without Ray (vLLM's mp backend): since 0.11 for TP and PP, later for DP as well."""
-    argv = ["--nnodes", str(part.size), "--node-rank", str(part.rank)]
-    argv += ["--master-addr", part.leader, "--master-port", str(part.port)]
-    return argv if part.rank == 0 else [*argv, "--headless"]
 
 
 def _spell(key: str) -> str:

@@ -32,6 +32,12 @@ def test_pipeline_stages_stay_on_one_node_where_one_is_large_enough() -> None:
     over_two = shape_of(both, 4, 4)
     assert over_two.bundles == ({"CPU": 1.0, "GPU": 4.0},) * 2
     assert over_two.strategy == "PACK"
+    assert shape_of(both, 2, 2).bundles == ({"CPU": 1.0, "GPU": 8.0},), "no tensor group has room: wait"
+
+
+def test_as_few_parts_as_the_nodes_allow() -> None:
+    assert shape_of(pool(gpus=GpuSpec(tensor=2, pipeline=4)), 4, 4).bundles == ({"CPU": 1.0, "GPU": 4.0},) * 2
+    assert shape_of(pool(gpus=GpuSpec(tensor=2, pipeline=3)), 4, 4).bundles == ({"CPU": 1.0, "GPU": 2.0},) * 3
 
 
 def test_data_parallel_ranks_may_span_nodes_each_with_its_tensor_group() -> None:

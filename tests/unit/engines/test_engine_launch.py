@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kilocard.core.errors import EngineError
-from kilocard.engines.base import Launch, Part, Placement
+from kilocard.engines.base import Launch, Placement
 from kilocard.engines.registry import engine
 from kilocard.spec.model import DrainSpec, GpuSpec, PoolSpec
 
@@ -49,30 +49,6 @@ def test_vllm_lets_running_requests_finish_where_it_can(version: str | None, fla
 
 def test_vllm_flags_without_a_negative_form_are_left_out() -> None:
     assert command("vllm", args={"disable-log-stats": False, "headless": False, "dp": 2}).endswith("qwen -dp 2")
-
-
-def test_one_part_of_a_replica_over_two_nodes() -> None:
-    pool = PoolSpec("p", "vllm", model="org/m", gpus=GpuSpec(tensor=8, pipeline=2))
-    argv = [
-        " ".join(engine("vllm").launch(pool, Placement("10.0.0.7", 8101, part=part), ("qwen",)).argv)
-        for part in (Part(0, 2, "10.0.0.7", 21001), Part(1, 2, "10.0.0.7", 21001))
-    ]
-    assert argv[0].endswith(
-        "--tensor-parallel-size 8 --pipeline-parallel-size 2"
-        " --nnodes 2 --node-rank 0 --master-addr 10.0.0.7 --master-port 21001"
-    )
-    assert argv[1].endswith("--node-rank 1 --master-addr 10.0.0.7 --master-port 21001 --headless")
-    pool = PoolSpec("p", "sglang", model="org/m", gpus=GpuSpec(tensor=8, pipeline=2))
-    part = Placement("10.0.0.7", 8101, part=Part(1, 2, "10.0.0.7", 21001))
-    assert "--dist-init-addr 10.0.0.7:21001 --nnodes 2 --node-rank 1" in " ".join(
-        engine("sglang").launch(pool, part, ("qwen",)).argv
-    )
-
-
-@pytest.mark.parametrize(("name", "flag"), [("vllm", "nnodes"), ("vllm", "node-rank"), ("sglang", "dist-init-addr")])
-def test_parts_are_not_for_the_cluster_file(name: str, flag: str) -> None:
-    with pytest.raises(EngineError, match=f"{flag}.*ray and kubernetes backends"):
-        command(name, args={flag: 2})
 
 
 def test_vllm_keeps_a_shutdown_timeout_of_the_users_own() -> None:

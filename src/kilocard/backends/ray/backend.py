@@ -12,10 +12,10 @@ from kilocard.backends.as_started import served_names
 from kilocard.backends.base import ReplicaStatus, Report
 from kilocard.backends.gpus import GpuLedger, Inventory
 from kilocard.backends.ray.berth import End
-from kilocard.backends.ray.keeper import Keeper
 from kilocard.backends.ray.link import Link, Place
 from kilocard.backends.ray.plan import HostPlan
 from kilocard.backends.ray.shape import places_itself
+from kilocard.backends.ray.steward import Steward
 from kilocard.backends.ray.versions import Versions
 from kilocard.backends.roster import Roster, by_number, no_such
 from kilocard.backends.runner import STATUS_LINES
@@ -61,25 +61,25 @@ class RayBackend:
         self._roster = Roster(ours, spec.pools.keys() - ours.keys(), lambda pool: 0, ledger)
         self._served = {name: served_names(spec, name) for name in ours}
         self._versions = Versions(self._link, lambda: self._roster.pools, lambda pool: self._engines[pool.name])
-        self._keepers: dict[str, Keeper] = {}
+        self._stewards: dict[str, Steward] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     # ---- describe
 
     def replicas(self) -> tuple[ReplicaStatus, ...]:
-        return tuple(self._keepers[name].status() for name in sorted(self._keepers, key=by_number))
+        return tuple(self._stewards[name].status() for name in sorted(self._stewards, key=by_number))
 
     def describe(self, replica: str) -> ReplicaStatus:
         """Its log lines are as old as the latest news of it, at most 10 s; see log."""
-        return self._keeper(replica).status(STATUS_LINES)
+        return self._steward(replica).status(STATUS_LINES)
 
     async def log(self, replica: str, lines: int = 400) -> tuple[str, ...]:
         """The end of the engine's log, fetched from the replica's node."""
-        return await self._keeper(replica).log(lines)
+        return await self._steward(replica).log(lines)
 
     def node(self, replica: str) -> str | None:
         """Address of the node that it runs on; None: none yet."""
-        return self._keeper(replica).node
+        return self._steward(replica).node
 
     # ---- start
 
@@ -101,7 +101,7 @@ class RayBackend:
             raise
         for replica, place in found.items():
             await self._adopt(replica, place)
-        have = Counter(keeper.plan.pool.name for keeper in self._keepers.values())
+        have = Counter(steward.plan.pool.name for steward in self._stewards.values())
         self._begin({name: max(0, pool.replicas.min - have[name]) for name, pool in pools.items()})
 
     async def _adopt(self, replica: str, place: Place) -> None:
@@ -116,9 +116,9 @@ class RayBackend:
         report = self._report if ours else _nobody
         plan = self._plan(replica, name) if ours else plan
         self._roster.occupy(replica)
-        self._keep(Keeper(plan, self._link, self._versions, report, self._clock, place))
+        self._keep(Steward(plan, self._link, self._versions, report, self._clock, place))
         if not ours:
-            self._keepers[replica].tell(End(self._clock(), "its pool is no longer in the cluster file", True))
+            self._stewards[replica].tell(End(self._clock(), "its pool is no longer in the cluster file", True))
 
     async def start(self, pool: str) -> str:
         self._roster.pool(pool)
@@ -129,24 +129,24 @@ class RayBackend:
         missing, surplus = self._roster.change(pool, count, self.replicas())
         self._begin({pool: missing})
         for replica in surplus:
-            self._keepers[replica].tell(End(self._clock(), f"scaled down to {count}", True))
+            self._stewards[replica].tell(End(self._clock(), f"scaled down to {count}", True))
 
     def _begin(self, wanted: dict[str, int]) -> list[str]:
         seats = self._roster.seat(wanted)
         for seat in seats:
             plan = self._plan(seat.replica, seat.pool)
-            self._keep(Keeper(plan, self._link, self._versions, self._report, self._clock))
+            self._keep(Steward(plan, self._link, self._versions, self._report, self._clock))
         return [seat.replica for seat in seats]
 
-    def _keep(self, keeper: Keeper) -> None:
-        self._keepers[keeper.plan.replica] = keeper
-        self._tasks[keeper.plan.replica] = asyncio.get_running_loop().create_task(self._run(keeper))
+    def _keep(self, steward: Steward) -> None:
+        self._stewards[steward.plan.replica] = steward
+        self._tasks[steward.plan.replica] = asyncio.get_running_loop().create_task(self._run(steward))
 
-    async def _run(self, keeper: Keeper) -> None:
+    async def _run(self, steward: Steward) -> None:
         try:
-            await keeper.run()
+            await steward.run()
         finally:
-            self._roster.leave(keeper.plan.replica)
+            self._roster.leave(steward.plan.replica)
 
     def _plan(self, replica: str, name: str) -> HostPlan:
         pool, engine = self._roster.pools[name], self._engines[name]
@@ -156,23 +156,23 @@ class RayBackend:
     # ---- stop
 
     async def drain(self, replica: str, reason: str) -> None:
-        keeper = self._keeper(replica)
-        keeper.tell(End(self._clock(), reason, True))
-        await keeper.stopped.wait()
+        steward = self._steward(replica)
+        steward.tell(End(self._clock(), reason, True))
+        await steward.stopped.wait()
 
     def idle(self, replica: str) -> None:
-        if replica in self._keepers:
-            self._keepers[replica].idle()
+        if replica in self._stewards:
+            self._stewards[replica].idle()
 
     async def stop(self, replica: str, reason: str) -> None:
-        keeper = self._keeper(replica)
-        keeper.tell(End(self._clock(), reason, False))
-        await keeper.stopped.wait()
+        steward = self._steward(replica)
+        steward.tell(End(self._clock(), reason, False))
+        await steward.stopped.wait()
 
     async def close(self) -> None:
         """Also lets go of the cluster: nothing more can be started."""
-        for keeper in self._keepers.values():
-            keeper.tell(End(self._clock(), "kilocard stops", False))
+        for steward in self._stewards.values():
+            steward.tell(End(self._clock(), "kilocard stops", False))
         await asyncio.gather(*self._tasks.values())
         await self._link.close()
 
@@ -188,7 +188,7 @@ class RayBackend:
     def _starts(self, pool: PoolSpec) -> bool:
         return not pool.endpoints and pool.dns is None and self._engines[pool.name].capabilities.launchable
 
-    def _keeper(self, replica: str) -> Keeper:
-        if replica not in self._keepers:
-            raise no_such(replica, self._keepers)
-        return self._keepers[replica]
+    def _steward(self, replica: str) -> Steward:
+        if replica not in self._stewards:
+            raise no_such(replica, self._stewards)
+        return self._stewards[replica]

@@ -5,37 +5,36 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from kilocard.backends.ports import Ports
 from kilocard.backends.process import EngineProcess, Process
 from kilocard.core.errors import BackendError
-from kilocard.engines.base import Part, Placement
+from kilocard.engines.base import Group, Launch
 
 #: seconds for all parts to have their process
 START_SECONDS = 60.0
 
 
+def part_of(launch: Launch, group: Group, rank: int, size: int, leader: str, host: str) -> Launch:
+    """The launch of the part with this rank, on `host`; `leader` is the address of rank 0's node."""
+    flags = group.flags if rank == 0 else (*group.flags, *group.worker_flags)
+    words = tuple(flag.format(size=size, rank=rank, leader=leader) for flag in flags)
+    env = {} if group.address_env is None else {group.address_env: host}
+    return replace(launch, argv=(*launch.argv, *words), env={**env, **launch.env})
+
+
 class Leader:
     """The leader's side of a group; `parts` are handles of the PartHosts on the other places, rank 1 first."""
 
-    def __init__(self, host: str, ports: Ports, parts: Sequence[Any]) -> None:
+    def __init__(self, host: str, parts: Sequence[Any]) -> None:
         self._host = host
-        self._ports = ports
         self._parts = tuple(parts)
-        self._meeting: int | None = None
-
-    def place(self, host: str, port: int, gpus: tuple[int, ...]) -> Placement:
-        """Each start meets at another port: the last one's may linger."""
-        if self._meeting is not None:
-            self._ports.give_back(self._meeting)
-        self._meeting = self._ports.take()
-        return Placement(host, port, gpus, Part(0, len(self._parts) + 1, host, self._meeting))
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str], log: int) -> Process:
         """As EngineProcess.start, with the other parts' processes beside."""
         own = await EngineProcess.start(argv, env, log)
-        starts = [_answer(part.start.remote(self._host, self._meeting)) for part in self._parts]
+        starts = [_answer(part.start.remote(self._host)) for part in self._parts]
         try:
             async with asyncio.timeout(START_SECONDS):
                 await asyncio.gather(*starts)

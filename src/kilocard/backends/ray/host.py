@@ -15,7 +15,7 @@ from kilocard.backends.launching import engine_argv
 from kilocard.backends.life_events import Drain, Idle, Stop
 from kilocard.backends.ports import Ports
 from kilocard.backends.ray import node
-from kilocard.backends.ray.group import Leader
+from kilocard.backends.ray.group import Leader, part_of
 from kilocard.backends.ray.plan import HostPlan, HostReport, standing
 from kilocard.backends.readiness import Answer
 from kilocard.backends.runner import STATUS_LINES, Plan, Runner
@@ -49,7 +49,7 @@ class ReplicaHost:
         self._runner: Runner | None = None
         self._life: asyncio.Task[None] | None = None
         self._ports = Ports(self._host)
-        self._leader = Leader(self._host, self._ports, parts) if parts else None
+        self._leader = Leader(self._host, parts) if parts else None
 
     async def begin(self) -> None:
         """Safe to repeat."""
@@ -64,7 +64,7 @@ class ReplicaHost:
         log_dir = node.log_dir(plan.namespace)
         made = Plan(plan.replica, pool, plan.engine, plan.served_names, indices, log_dir, self._command)
         if self._leader is not None:
-            made = replace(made, start=self._leader.start, place=self._leader.place)
+            made = replace(made, start=self._leader.start)
         self._runner = Runner(made, self._ports, self._announce, _get, time.monotonic, self._mark)
         self._life = asyncio.get_running_loop().create_task(self._runner.run())
         self._life.add_done_callback(lambda _: self._mark())
@@ -100,6 +100,9 @@ class ReplicaHost:
         return () if self._runner is None else self._runner.log.tail(lines)
 
     def _command(self, launch: Launch, gpus: tuple[int, ...]) -> tuple[list[str], Mapping[str, str]]:
+        group = self._plan.engine.capabilities.group
+        if self._leader is not None and group is not None:
+            launch = part_of(launch, group, 0, self._plan.parts, self._host, self._host)
         env = node.process_env(self._plan, launch, self._gpus, self._host)
         return engine_argv(launch, env), env
 

@@ -10,10 +10,11 @@ from kilocard.backends.launching import engine_argv
 from kilocard.backends.ports import Ports
 from kilocard.backends.process import EngineProcess
 from kilocard.backends.ray import node
+from kilocard.backends.ray.group import part_of
 from kilocard.backends.ray.plan import HostPlan
 from kilocard.backends.replica_log import ReplicaLog
 from kilocard.backends.runner import LAST_WORDS_LINES
-from kilocard.engines.base import Part, Placement
+from kilocard.engines.base import Placement
 
 
 class PartHost:
@@ -29,12 +30,15 @@ class PartHost:
         self._log = ReplicaLog(node.log_dir(plan.namespace) / f"{plan.replica}.part-{rank}.log")
         self._process: EngineProcess | None = None
 
-    async def start(self, leader: str, port: int) -> int:
+    async def start(self, leader: str) -> int:
         """Returns the process id. Raises what makes a start impossible."""
-        plan, part = self._plan, Part(self._rank, self._plan.parts, leader, port)
+        plan = self._plan
+        group = plan.engine.capabilities.group
+        assert group is not None, "only engines that span nodes have parts"
         indices = tuple(gpu for gpu in self._gpus if isinstance(gpu, int))
-        place = Placement(self._host, self._port, indices, part)
-        launch = plan.engine.launch(plan.pool, place, plan.served_names)
+        place = Placement(self._host, self._port, indices)
+        whole = plan.engine.launch(plan.pool, place, plan.served_names)
+        launch = part_of(whole, group, self._rank, plan.parts, leader, self._host)
         env = node.process_env(plan, launch, self._gpus, self._host)
         argv = engine_argv(launch, env)
         log = self._log.rotate()

@@ -45,7 +45,8 @@ def shape(pool: PoolSpec, engine: Engine, nodes: Iterable[NodeRoom]) -> Shape:
     """The pool's shape on a cluster of such nodes.
 
     The whole replica in one bundle where some node is large enough for it, busy or not: it then waits for that node.
-    Raises BackendError where the engine can't span nodes and no node is large enough (none at all: nodes may come).
+    Else as few equal bundles of whole tensor groups as the largest node allows; where no node has room for even one
+    group, one bundle, since such nodes may still come. Raises BackendError where the engine can't span nodes.
     """
     labels = dict(pool.placement.node_selector)
     if places_itself(pool, engine):
@@ -53,18 +54,17 @@ def shape(pool: PoolSpec, engine: Engine, nodes: Iterable[NodeRoom]) -> Shape:
     total = engine.gpu_count(pool)
     fitting = [node for node in nodes if labels.items() <= dict(node.labels).items()]
     largest = max((node.gpus for node in fitting), default=0.0)
-    groups = total // pool.gpus.tensor if pool.gpus is not None else 1
-    if groups <= 1 or largest >= total:
+    tensor = pool.gpus.tensor if pool.gpus is not None else total
+    if largest >= total or largest < tensor or total == tensor:
         return Shape((_bundle(total),), "STRICT_PACK", labels)
-    if not engine.capabilities.multi_node:
-        if largest == 0.0:
-            return Shape((_bundle(total),), "STRICT_PACK", labels)
+    if engine.capabilities.group is None:
         raise BackendError(
             f"pool {pool.name}: a replica needs {total} GPUs, the largest node that fits it has {largest:g}, and "
             f"engine {pool.engine} is not started over several nodes from here. Lower gpus.tensor × gpus.pipeline"
         )
-    assert pool.gpus is not None
-    return Shape(tuple(_bundle(pool.gpus.tensor) for _ in range(groups)), "PACK", labels)
+    groups = total // tensor
+    parts = next(count for count in range(2, groups + 1) if groups % count == 0 and total / count <= largest)
+    return Shape(tuple(_bundle(total // parts) for _ in range(parts)), "PACK", labels)
 
 
 def places_itself(pool: PoolSpec, engine: Engine) -> bool:

@@ -1,4 +1,4 @@
-"""Keeps one replica on the cluster: performs what its Berth wants, and tells it what happens."""
+"""Looks after one replica on the cluster: performs what its Berth wants, and tells it what happens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIRST_LOOK, LAST_LOOK = 0.05, 2.0
 AWAY_SECONDS = 1.0
 
 
-class Keeper:
+class Steward:
     """`adopted`: a place of this replica that was found on the cluster; else a new one is asked for."""
 
     def __init__(
