@@ -19,17 +19,9 @@ OBJECT_STORE = 80 * 1024 * 1024
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = [item for item in items if Path(item.fspath).is_relative_to(Path(__file__).parent)]
-    missing = importlib.util.find_spec("ray.cluster_utils") is None if importlib.util.find_spec("ray") else True
-    for item in here:
-        item.add_marker(pytest.mark.timeout(240))  # processes of Ray take seconds to start, each
-        if missing:
-            item.add_marker(pytest.mark.usefixtures("no_ray"))
-
-
-@pytest.fixture(scope="session")
-def no_ray() -> None:
-    part_missing("Ray is not installed here: run scripts/test-ray, which makes an environment of its own")
+    for item in items:
+        if Path(item.fspath).is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(240))  # processes of Ray take seconds to start, each
 
 
 class Nodes:
@@ -62,6 +54,8 @@ class Nodes:
 @pytest.fixture(scope="session")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """A head; tests add nodes to it."""
+    if not importlib.util.find_spec("ray") or not importlib.util.find_spec("ray.cluster_utils"):
+        part_missing("Ray is not installed here: run scripts/test-ray, which makes an environment of its own")
     home = tmp_path_factory.mktemp("home")
     # what raylets and so the actors inherit
     os.environ["PYTHONPATH"] = os.pathsep.join(
