@@ -6,8 +6,8 @@ from math import log2
 from random import Random
 
 from kilocard.routing.base import Outcome
+from kilocard.routing.gauged import GaugedPolicy
 from kilocard.routing.load import ReplicaLoad
-from kilocard.routing.scored import ScoredPolicy
 
 #: a request that waits counts as this many that run
 QUEUE_WEIGHT = 4.0
@@ -43,8 +43,9 @@ class _Record:
         self.errors_at = 0.0
 
 
-class Adaptive(ScoredPolicy):
-    """Expected delay of a success: (load + 1) × slowness ÷ success probability.
+class Adaptive(GaugedPolicy):
+    """Expected delay of a success: (load + 1) × slowness ÷ success probability. What only gauges say of the load counts
+    as far as it is believed (gauged.py).
 
     Latency is normalised, so that a replica that got the long requests does not look slow: first-byte time is
     compared with the pool's average for prompts of the same size class (powers of two), decode time per output
@@ -64,7 +65,9 @@ class Adaptive(ScoredPolicy):
         self._now = 0.0
 
     def score(self, replica: ReplicaLoad) -> float:
-        load = 1.0 + replica.in_flight + replica.foreign + QUEUE_WEIGHT * replica.waiting + replica.handicap
+        peers = replica.peers[0]
+        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - peers
+        load = 1.0 + replica.in_flight + peers + replica.handicap + self.belief * gauged
         record = self._records.get(replica.id)
         if record is None:
             return load

@@ -9,9 +9,10 @@ from kilocard.core.decision import Decision
 from kilocard.core.load import LoadSample
 from kilocard.core.prefix import Prefix
 from kilocard.routing.base import Outcome
+from kilocard.routing.gauged import LONE
 from kilocard.routing.load import ReplicaLoad
 from kilocard.routing.prefix_index import PrefixIndex
-from kilocard.routing.queue_depth import PREFILL_PER_REQUEST, QueueDepth, own_work
+from kilocard.routing.queue_depth import PREFILL_PER_REQUEST, QueueDepth
 from kilocard.routing.ring import Ring
 from kilocard.routing.speeds import Speed, Speeds
 from kilocard.routing.trust import Trust, restarted
@@ -31,10 +32,8 @@ FOR_PROMPTS = 0.8
 NAMED = 0.5
 #: later turns of a conversation that a good place for this one is good for
 TURNS = 3.0
-#: share of the newest request in the running means below
-NEW = 0.02
-#: a smaller share of others' load is an error of the estimate
-LONE = 0.05
+#: share of the newest request in the running mean of what is reused
+NEW_REUSED = 0.02
 
 _new = tuple.__new__
 
@@ -42,15 +41,15 @@ _new = tuple.__new__
 class _Record:
     """What is known of one replica."""
 
-    __slots__ = ("foreign", "listed", "load", "replica", "sample", "slot", "speed", "units")
+    __slots__ = ("listed", "load", "replica", "sample", "slot", "speed", "units", "unknown")
 
     def __init__(self, replica: ReplicaLoad, slot: int) -> None:
         self.replica = replica
         self.slot = slot
         self.listed = False
-        #: requests there when it was scored last, and that score without the factor
+        #: requests there when it was scored last, those of them that only gauges show, and the score without the factor
         self.load = 0.0
-        self.foreign = 0.0
+        self.unknown = 0.0
         self.units = 0.0
         self.speed = Speed()
         self.sample: LoadSample | None = None
@@ -84,35 +83,20 @@ class PrefixAffinity(QueueDepth):
         self._open = 0
         self._count = 0
         self._total = 0.0
-        #: of these, other gateways' and workers'
-        self._foreign = 0.0
-        #: running means: share of the load that is not ours; tokens of a prompt that some
-        #: replica had and most had not: what it is worth to keep a conversation in one place
-        self.others = 0.0
+        #: of these, what only gauges show
+        self._strangers = 0.0
+        #: running mean of the tokens of a prompt that some replica had and most had not: what it is worth to keep a
+        #: conversation in one place
         self.reused = 0.0
         self._turn = 0
-        self._chosen = 0
 
     # -- replicas
 
     def score(self, replica: ReplicaLoad) -> float:
         """In requests of the pool's usual replica, without any prompt."""
         record = self._records.get(replica.id)
-        return self._units(replica) if record is None else record.speed.factor * self._units(replica)
-
-    def _units(self, replica: ReplicaLoad) -> float:
-        """queue_depth's score, with less weight on what is read from gauges the more of the load is others'.
-
-        Everybody reads the same gauges up to a second late and sends to whoever was idle then: with 16 gateways the one
-        that believes them has twice the tail of the one that counts only its own requests.
-        """
         units = super().score(replica)
-        belief = self._belief()
-        return units if belief == 1.0 else belief * units + (1.0 - belief) * own_work(replica)
-
-    def _belief(self) -> float:
-        """Weight of what gauges say of others' requests: 1 where there are none."""
-        return 1.0 if self.others < LONE else (1.0 - self.others) ** 2
+        return units if record is None else record.speed.factor * units
 
     def add(self, replica: ReplicaLoad) -> None:
         record = self._records.get(replica.id)
@@ -124,7 +108,7 @@ class PrefixAffinity(QueueDepth):
             self._open |= 1 << record.slot
             self._count += 1
             self._total += record.load
-            self._foreign += record.foreign
+            self._strangers += record.unknown
 
     def update(self, replica: ReplicaLoad) -> None:
         self._changed[replica.id] = replica
@@ -136,12 +120,12 @@ class PrefixAffinity(QueueDepth):
         """Its load has changed: what of it the choice needs. Returns the score."""
         replica = record.replica
         foreign = replica.foreign
-        load = replica.in_flight + foreign
+        load, unknown = replica.in_flight + foreign, foreign - replica.peers[0]
         if record.listed:
             self._total += load - record.load
-            self._foreign += foreign - record.foreign
-        record.load, record.foreign = load, foreign
-        record.units = units = self._units(replica)
+            self._strangers += unknown - record.unknown
+        record.load, record.unknown = load, unknown
+        record.units = units = super().score(replica)
         return record.speed.factor * units
 
     def remove(self, replica: ReplicaLoad) -> None:
@@ -152,7 +136,7 @@ class PrefixAffinity(QueueDepth):
             self._open &= ~(1 << record.slot)
             self._count -= 1
             self._total = self._total - record.load if self._count else 0.0
-            self._foreign = self._foreign - record.foreign if self._count else 0.0
+            self._strangers = self._strangers - record.unknown if self._count else 0.0
 
     def forget(self, replica: ReplicaLoad) -> None:
         super().forget(replica)
@@ -198,18 +182,17 @@ class PrefixAffinity(QueueDepth):
 
     # -- the choice
 
+    def _rescore(self) -> None:
+        records = self._records
+        for id in self._changed:
+            self._put(id, self._note(records[id]))
+
     def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
-        changed = self._changed
-        if changed:
-            for id in changed:
-                self._put(id, self._note(self._records[id]))
-            changed.clear()
+        if self._changed:
+            self._refresh()
         first = self._best(exclude)
         if first is None:
             return None
-        if self._total > 0.0:
-            self._chosen += 1
-            self.others += max(NEW, 1.0 / self._chosen) * (self._foreign / self._total - self.others)
         seconds = self._speeds.line.slope / PREFILL_PER_REQUEST
         if prefix is None:
             return _new(Decision, (first[2], self.reason, first[0] * seconds, 0))
@@ -219,9 +202,9 @@ class PrefixAffinity(QueueDepth):
         rivals, hit = self._rivals(prefix, least.slot)
         cached, reason = hit, self.reason
         cost = least.speed.factor * (least.units + (tokens - share * hit) * PREFILL_PER_REQUEST)
-        # others' requests count as many as gauges say as far as these are believed, else as many as everywhere
-        doubt = 1.0 - self._belief()
-        most = (BOUND * self._total - doubt * self._foreign) / self._count + SPARE
+        # requests that only gauges show count where they show them as far as they are believed, else everywhere alike
+        doubt = 1.0 - self.belief
+        most = (BOUND * self._total - doubt * self._strangers) / self._count + SPARE
         for slot, there, worth in rivals:
             record = self._slots[slot]
             assert record is not None
@@ -230,7 +213,7 @@ class PrefixAffinity(QueueDepth):
             rival = record.speed.factor * (record.units + (tokens - worth) * PREFILL_PER_REQUEST)
             if (
                 rival < cost
-                and (record.load - doubt * record.foreign < most or record is least)
+                and (record.load - doubt * record.unknown < most or record is least)
                 and record.replica.id not in exclude
             ):
                 best, cost, hit = record, rival, there
@@ -286,7 +269,7 @@ class PrefixAffinity(QueueDepth):
         tokens = prefix.tokens
         if self.others >= LONE and not self._turn & 3:  # a sample will do
             common = self.index.common(prefix.keys, self._open, self._count // 2)
-            self.reused += NEW * (cached - common - self.reused)
+            self.reused += NEW_REUSED * (cached - common - self.reused)
         self.index.put(record.slot, prefix.keys, tokens, prefix.session)
         self.trust.sent(tokens, hit if hit < tokens else tokens)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kilocard.routing.gauged import GaugedPolicy
 from kilocard.routing.load import ReplicaLoad
-from kilocard.routing.scored import ScoredPolicy
 
 #: A request that waits is in front of the new one, one that runs is beside it. Any value from 1 to 16 gives the same
 #: tail within noise, because what waits is in the other terms too; 8 keeps the order "queue first" for usual sizes.
@@ -17,40 +17,31 @@ DECODE_PER_REQUEST = 1 / 512
 KV_WEIGHT = 16.0
 
 
-def own_work(replica: ReplicaLoad) -> float:
-    """The part of the score that needs no gauge: requests of this gateway and its workers, and their tokens."""
-    return (
-        replica.in_flight
-        + replica.peers[0]
-        + PREFILL_PER_REQUEST * replica.prefill
-        + DECODE_PER_REQUEST * replica.decode
-        + KV_WEIGHT * replica.context * replica.kv_per_token
-        + replica.handicap
-    )
-
-
-class QueueDepth(ScoredPolicy):
-    """score = 8 × waiting + in flight + foreign + prefill tokens/256 + decode tokens/512 + 16 × KV use + handicap.
+class QueueDepth(GaugedPolicy):
+    """score = in flight + peers' + prefill tokens/256 + decode tokens/512 + 16 × own KV share + handicap
+    + belief × (8 × waiting + requests that only gauges show + 16 × KV use beyond our own).
 
     All terms in requests. `waiting` is the estimate of load.py: gauges corrected by what we sent and saw end since.
-    KV use is the greater of the gauge and our own expected tokens ÷ capacity, where the engine states that. Long and
-    short requests are different traffic (R23): two of 8,000 tokens weigh more than four of 200.
+    KV use is the gauge's where it is more than our own expected tokens ÷ capacity. Long and short requests are
+    different traffic (R23): two of 8,000 tokens weigh more than four of 200. `belief` is 1 where nobody else sends.
     """
 
     name = "queue_depth"
     reason = "queue_depth: shortest estimated queue, least work"
 
     def score(self, replica: ReplicaLoad) -> float:
+        peers = replica.peers[0]
         kv = replica.context * replica.kv_per_token
+        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - peers
         usage = replica.kv_usage
         if usage is not None and usage > kv:
-            kv = usage
+            gauged += KV_WEIGHT * (usage - kv)
         return (
-            QUEUE_WEIGHT * replica.waiting
-            + replica.in_flight
-            + replica.foreign
+            replica.in_flight
+            + peers
             + PREFILL_PER_REQUEST * replica.prefill
             + DECODE_PER_REQUEST * replica.decode
             + KV_WEIGHT * kv
             + replica.handicap
+            + self.belief * gauged
         )

@@ -55,12 +55,18 @@ class ScoredPolicy:
     def update(self, replica: ReplicaLoad) -> None:
         self._changed[replica.id] = replica
 
+    def _refresh(self) -> None:
+        """A choice will be made: what has changed since the last one is scored anew."""
+        self._rescore()
+        self._changed.clear()
+
+    def _rescore(self) -> None:
+        for id, replica in self._changed.items():
+            self._put(id, self.score(replica))
+
     def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
-        changed = self._changed
-        if changed:
-            for id, replica in changed.items():
-                self._put(id, self.score(replica))
-            changed.clear()
+        if self._changed:
+            self._refresh()
         best = self._best(exclude)
         if best is None:
             return None
