@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, ClientError, KilocardError
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
 #: the dispatcher's and the time-outs' clock tick, in seconds
 TICK = 0.1
+#: of so many requests one is timed while it is decided on
+DECISIONS_TIMED = 16
 
 
 class Plane:
@@ -231,11 +234,15 @@ class Plane:
     # -- the dispatcher's driver
 
     def tell(self, event: Event) -> None:
-        """Whatever has happened: the dispatcher hears of it, and what it wants is done.
+        """Whatever has happened: the dispatcher hears of it, and what it wants is done."""
+        self.perform(event, self.handle(event))
+
+    def perform(self, event: Event, instructions: Sequence[Instruction]) -> None:
+        """What the dispatcher wants, in order.
 
         One instruction that fails, by a fault of ours, must not take the others with it: they are other requests'.
         """
-        for instruction in self.handle(event):
+        for instruction in instructions:
             try:
                 if type(instruction) is Send:
                     exchange = self.exchanges[instruction.request]
@@ -353,7 +360,14 @@ class Plane:
             inbound.stream,
             inbound.prefix,
         )
-        self.tell(tuple.__new__(Arrived, arrived))  # half the cost of Arrived(…), for each request
+        event = tuple.__new__(Arrived, arrived)  # half the cost of Arrived(…), for each request
+        if id % DECISIONS_TIMED:
+            self.tell(event)
+        else:
+            begun = perf_counter()
+            instructions = self.handle(event)
+            self.telemetry.decision.observe(perf_counter() - begun)
+            self.perform(event, instructions)
 
     def ended(self, exchange: Exchange, outcome: str, now: float) -> None:
         """Exactly once for each exchange: give back what it held, count it, free its connection."""

@@ -48,6 +48,7 @@ class Telemetry:
         self.itl = add.histogram(names.ITL)
         self.e2e = add.histogram(names.E2E)
         self.hold = add.histogram(names.HOLD_TIME)
+        self.decision: Histogram = add.histogram(names.DECISION_TIME).only
         self.prompt_tokens = add.counter(names.PROMPT_TOKENS)
         self.generation_tokens = add.counter(names.GENERATION_TOKENS)
         self.retries = add.counter(names.RETRIES)

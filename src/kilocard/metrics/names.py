@@ -21,6 +21,11 @@ TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5
 #: seconds between two pieces of one stream; the top shows stalls
 ITL_BUCKETS = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
 E2E_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+#: seconds; a choice among a thousand replicas takes some 10 µs, and the machine's own hiccups stand at the top
+DECISION_BUCKETS = (
+    0.000005, 0.0000075, 0.00001, 0.000015, 0.00002, 0.00003, 0.00005, 0.000075, 0.0001, 0.00015, 0.0002, 0.0005,
+    0.001, 0.005, 0.02,
+)  # fmt: skip
 HOLD_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -144,6 +149,11 @@ REPLICA_SAMPLE_AGE = Metric(
     merge="max",
 )
 DECISIONS = Metric("kilocard_decisions_total", "counter", "Routing decisions, by reason.", ("reason",))
+DECISION_TIME = Metric(
+    "kilocard_decision_seconds", "histogram",
+    "What the dispatcher took for a request that came: to choose a replica, to hold or refuse it. One in 16 is timed.",
+    buckets=DECISION_BUCKETS,
+)  # fmt: skip
 PREFIX_TOKENS = Metric(
     "kilocard_prefix_prompt_tokens_total", "counter",
     "Prompt tokens of requests that prefix_affinity placed, as estimated.", ("model",),
@@ -239,7 +249,7 @@ ALL: tuple[Metric, ...] = (
     INTERNAL_ERRORS, REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     LIMIT_STORE_UP, LIMIT_GATEWAYS, LIMITS_ALONE,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
-    DECISIONS, PREFIX_TOKENS, PREFIX_EXPECTED, PREFIX_TRUST,
+    DECISIONS, DECISION_TIME, PREFIX_TOKENS, PREFIX_EXPECTED, PREFIX_TRUST,
     SCRAPE_FAILURES, OPEN_CONNECTIONS, BUFFERED_BYTES, HELD_REQUESTS, WORKERS, WORKER_EXITS,
     RECORDED, TRACES,
     RECORDS_WRITTEN, RECORDS_DROPPED, RECORD_WRITE_ERRORS, RECORDS_WAITING,

@@ -1,0 +1,1 @@
+"""The simulator beside vidur (PyPI), on one same scenario."""
