@@ -151,7 +151,8 @@ def table(found: dict[str, Any], o: argparse.Namespace) -> str:
         rows.append(f"Age of readings: p50 {age['p50']:.2f}, p99 {age['p99']:.2f}, most {age['max']:.2f} s.")
     if asked := view["state_s"]:
         rows += [
-            f"/state: p50 {asked['p50'] * 1e3:.0f}, most {asked['max'] * 1e3:.0f} ms, {view['state_bytes'] / 1e3:.0f} kB.",
+            f"/state: p50 {asked['p50'] * 1e3:.0f}, most {asked['max'] * 1e3:.0f} ms, "
+            f"{view['state_bytes'] / 1e3:.0f} kB.",
             f"/metrics: {view['metrics_s'] * 1e3:.0f} ms, {view['metrics_bytes'] / 1e3:.0f} kB.",
             f"kilocard status: {view['status_s']:.2f} s, {view['status_lines']} lines.",
         ]
