@@ -43,12 +43,12 @@ class Connection(asyncio.Protocol):
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
         self._paused = False
-        self._error: UpstreamError | None = None
+        #: code and message of the UpstreamError that ends it: an error kept here would point back to us, by its frames
+        self._failure: tuple[str, str] | None = None
         self._lost = False
         self._surplus = False
         self._keep_alive = False
         self._waiter: asyncio.Future[None] | None = None
-        self._parser = httptools.HttpResponseParser(self)
 
     # --- for the client ---
 
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
             and not self._chunks
             and not self._head_only
             and not (self._lost or self._surplus)
-            and self._error is None
+            and self._failure is None
             and self.transport is not None
             and not self.transport.is_closing()
             and self._keep_alive
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Open, with nothing asked and nothing said."""
-        return self._phase is _Phase.IDLE and not self._lost and self._error is None
+        return self._phase is _Phase.IDLE and not self._lost and self._failure is None
 
     def abort(self) -> None:
         if self.transport is not None:
@@ -109,8 +109,9 @@ class Connection(asyncio.Protocol):
     # --- waiting ---
 
     async def _progress(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            code, message = self._failure
+            raise UpstreamError(message, code=code)
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -125,8 +126,8 @@ class Connection(asyncio.Protocol):
         self._fail("protocol", f"response head is larger than {MAX_HEAD} bytes")
 
     def _fail(self, code: str, what: str) -> None:
-        if self._error is None:
-            self._error = UpstreamError(f"{self._url}: {what}", code=code)
+        if self._failure is None:
+            self._failure = code, f"{self._url}: {what}"
         self._wake()
         self.abort()
 
@@ -134,9 +135,11 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        # Not before: it points back to us, and only connection_lost takes it away.
+        self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._error is not None:
+        if self._failure is not None:
             return
         if self._phase in (_Phase.IDLE, _Phase.DONE):
             # nobody asked: what follows can't be matched to a request
@@ -157,8 +160,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        del self._parser  # it points back to us: no cycle for the garbage collector
-        if self._phase is _Phase.BODY and exc is None and not self._framed() and self._error is None:
+        del self._parser
+        if self._phase is _Phase.BODY and exc is None and not self._framed() and self._failure is None:
             self._phase = _Phase.DONE  # a body without length ends with the connection
         elif self._phase in (_Phase.HEAD, _Phase.BODY):
             when = "in the middle of its response" if self.got_bytes else "without an answer"
