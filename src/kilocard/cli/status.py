@@ -10,17 +10,18 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from kilocard.cli.fleet_table import COLOURS, FEW, WORST, choose, left_out, pools_table, replicas_table
 from kilocard.cli.output import print_json, results
-from kilocard.core.errors import KilocardError, UpstreamError
+from kilocard.core.errors import KilocardError, UpstreamError, UsageError
 from kilocard.net.client import fetch
-
-#: columns below which addresses are left out (--json has them)
-NARROW = 100
-_COLOURS = {"ready": "green", "ejected": "red", "crash_loop": "red", "overheated": "yellow", "draining": "yellow"}
 
 
 def status(
     admin: Annotated[str, typer.Option(help="The gateway's admin address.")] = "127.0.0.1:8001",
+    everyone: Annotated[
+        bool, typer.Option("--all", help=f"Every replica. Default: of more than {FEW}, the {WORST} in most trouble.")
+    ] = False,
+    pool: Annotated[str | None, typer.Option(help="Only the replicas of this pool.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document (GET /state).")] = False,
 ) -> None:
     """Show every model and replica as the gateway sees it now.
@@ -31,7 +32,7 @@ def status(
     if json:
         print_json(state)
     else:
-        show(state)
+        show(state, everyone=everyone, pool=pool)
     served = {pool for replica in state["replicas"] if replica["state"] == "ready" for pool in [replica["pool"]]}
     idle = [model["id"] for model in state["models"] if not served.intersection(model["pools"])]
     if idle:
@@ -54,7 +55,8 @@ def read_state(admin: str) -> dict[str, Any]:
     return state
 
 
-def show(state: dict[str, Any]) -> None:
+def show(state: dict[str, Any], *, everyone: bool = False, pool: str | None = None) -> None:
+    """`everyone`: also where they are many. `pool`: only its replicas."""
     gateway = state["gateway"]
     ready = "[green]ready[/]" if gateway["ready"] else "[red]not ready[/]"
     results.print(
@@ -70,7 +72,7 @@ def show(state: dict[str, Any]) -> None:
         )
         results.print(f"limits {how}, {shared['gateways']} gateways, {shared['address']}")
     for worker in gateway.get("workers", ()):
-        colour = _COLOURS.get(worker["state"], "green" if worker["state"] == "serving" else "dim")
+        colour = COLOURS.get(worker["state"], "green" if worker["state"] == "serving" else "dim")
         results.print(
             f"worker {worker['worker']} [{colour}]{worker['state']}[/], pid {worker['pid']}, "
             f"up {worker['uptime_s']:.0f} s, {worker['in_flight'] or 0} requests under way, "
@@ -79,34 +81,16 @@ def show(state: dict[str, Any]) -> None:
     for model in state["models"]:
         pools = ", ".join(f"{name} ({weight})" for name, weight in model["pools"].items())
         results.print(f"model [bold]{escape(model['id'])}[/]: {escape(pools)}, policy {model['policy']}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    narrow = results.width < NARROW
-    for name in ("replica", "state", "in flight", "running", "waiting", "KV", "age", "address", "why"):
-        if narrow and name == "address":
-            continue
-        table.add_column(
-            name,
-            justify="right" if name in {"in flight", "running", "waiting", "KV", "age"} else "left",
-            overflow="fold",
-        )
-    for replica in state["replicas"]:
-        colour = _COLOURS.get(replica["state"], "dim")
-        kv, age = replica["kv_usage"], replica["age_s"]
-        cells = [
-            escape(replica["id"]),
-            f"[{colour}]{replica['state']}[/]",
-            str(replica["in_flight"]),
-            _number(replica["running"]),
-            _number(replica["waiting"]),
-            "?" if kv is None else f"{kv:.0%}",
-            "?" if age is None else f"{age:.1f} s",
-            (replica["url"] or "").removeprefix("http://"),
-            escape(replica["reason"] or replica.get("scrape_error", "")),
-        ]
-        if narrow:
-            del cells[7]
-        table.add_row(*cells)
-    results.print(table)
+    if pool is not None and pool not in {each["id"] for each in state["pools"]}:
+        raise UsageError(f"there is no pool {pool!r}; there are {', '.join(each['id'] for each in state['pools'])}")
+    replicas = [each for each in state["replicas"] if pool in (None, each["pool"])]
+    shown = choose(replicas, everyone=everyone)
+    if len(shown) < len(replicas):
+        results.print(pools_table(replicas))
+        results.print()
+    results.print(replicas_table(shown, results.width))
+    if len(shown) < len(replicas):
+        results.print(left_out(replicas, len(shown)))
     if tenants := state.get("tenants"):
         results.print(_tenants(tenants))
 
@@ -129,7 +113,3 @@ def _tenants(tenants: list[dict[str, Any]]) -> Table:
             table.add_row(*who, limit["limit"], escape(limit["model"]), *numbers)
             who = ["", "", ""]
     return table
-
-
-def _number(value: float | None) -> str:
-    return "?" if value is None else f"{value:g}"
