@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from kilocard.cli.running import raise_file_limit
 from kilocard.core.errors import SpecError, UsageError
 from kilocard.emulator.serve import serve
 from kilocard.emulator.settings import DEFAULT_MODEL, Settings
@@ -72,6 +73,7 @@ def emulate(
         seed=seed,
         metrics_bytes=metrics_bytes,
     )
+    raise_file_limit()  # a thousand engines listen on a thousand sockets, and each has connections
     run(serve(settings, host=host, port=port, count=count))
 
 
