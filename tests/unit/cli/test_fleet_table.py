@@ -54,10 +54,12 @@ def test_a_pool_is_a_line_with_sums_and_extremes() -> None:
     fleet = [replica(number) for number in range(998)]
     fleet += [replica(998, kv_usage=0.97, waiting=3.0, age_s=2.25), replica(999, state="ejected", age_s=None)]
     fleet += [replica(5000, pool="q", running=None, waiting=None, kv_usage=None, age_s=None)]
-    lines = printed(pools_table(fleet)).splitlines()
-    assert lines[0].split() == "pool replicas ready in flight running waiting KV KV most oldest others".split()
-    assert lines[1].split() == "p 1,000 999 2,000 2,000 3 25% 97% 2.2 s 1 ejected".split()
-    assert lines[2].split() == "q 1 1 2 ? ? ? ? ?".split()
+    lines = [" ".join(line.split()) for line in printed(pools_table(fleet)).splitlines()]
+    assert lines == [
+        "pool replicas ready in flight running waiting KV KV most oldest others",
+        "p 1,000 999 2,000 2,000 3 25% 97% 2.2 s 1 ejected",
+        "q 1 1 2 ? ? ? ? ?",
+    ]
 
 
 def test_a_narrow_terminal_has_no_addresses() -> None:
@@ -67,5 +69,5 @@ def test_a_narrow_terminal_has_no_addresses() -> None:
 
 def test_what_passes_by_itself_is_less_trouble_than_what_is_broken_or_not_read() -> None:
     order = ["ejected", "overheated", "ready", "draining"]
-    fleet = [replica(1, state=state, age_s=9.0 if state == "ready" else 0.5) for state in order]
-    assert [each["state"] for each in sorted(reversed(fleet), key=trouble)] == order
+    fleet = [replica(1, state=state, age_s=9.0 if state == "ready" else 0.5) for state in reversed(order)]
+    assert [each["state"] for each in sorted(fleet, key=trouble)] == order
