@@ -27,7 +27,8 @@ Each command has `--help`. Results go to stdout, everything else to stderr; `--j
 | 130 | stopped by a second Ctrl-C |
 
 Environment: `KILOCARD_HOME` (models and logs, `~/.cache/kilocard` unless set), `KILOCARD_LOG` (level of log lines:
-`DEBUG`, `INFO`, `WARNING`; `INFO` unless set). Commands that are planned and not there yet are in
+`DEBUG`, `INFO`, `WARNING`; `INFO` unless set), `KILOCARD_KUBERNETES_API` (an API server, [for gateways outside the
+cluster](../discovery.md#kubernetes)). Commands that are planned and not there yet are in
 [known flaws](../known-flaws.md).
 """
 

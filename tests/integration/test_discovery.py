@@ -99,6 +99,34 @@ def test_a_pool_with_dns_has_a_source_of_its_own() -> None:
     assert source.name == "DNS vllm.ai.svc:8000 of pool a"
 
 
+def test_a_pool_with_a_service_is_read_from_its_endpoint_slices() -> None:
+    async def test() -> None:
+        stub = KubernetesStub()
+        stub.put("vllm-1", w1=READY)
+        await stub.start()
+        for written in ("ai/vllm", "ai/vllm:http", "ai/vllm:8000"):
+            spec = ClusterSpec(pools={"a": PoolSpec("a", "external", service=written)})
+            (source,) = configured(spec, {"KILOCARD_KUBERNETES_API": stub.url}).values()
+            async with running(source) as heard:
+                await heard.until(lambda heard=heard: bool(heard.serving), f"w1 of {written}")  # type: ignore[misc]  # bound here
+                assert heard.serving == {"a/w1": "http://10.0.0.1:8000"}
+        await stub.stop()
+
+    run(test())
+
+
+def test_a_service_without_a_namespace_is_in_the_gateways_own() -> None:
+    (source,) = configured(
+        ClusterSpec(pools={"a": PoolSpec("a", "external", service="b")}), {"KILOCARD_KUBERNETES_API": "http://h:1"}
+    ).values()
+    assert source.name == "Kubernetes service default/b of pool a"
+
+
+def test_a_service_outside_a_cluster_says_what_is_missing() -> None:
+    with pytest.raises(UsageError, match="not a pod with a service account"):
+        configured(ClusterSpec(pools={"a": PoolSpec("a", "external", service="b")}), {})
+
+
 # --- file ---
 
 

@@ -7,14 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from kilocard.spec.model import ClusterSpec, PoolSpec
+from kilocard.spec.served import served_names
 
 #: what makes a replica's command line and environment
 LAUNCH = ("engine", "model", "args", "env", "command", "version", "gpus", "profile", "served_model_name")
-
-
-def served_names(spec: ClusterSpec, pool: str) -> tuple[str, ...]:
-    """Public names of the models that route to the pool."""
-    return tuple(model.name for model in spec.models.values() if pool in model.pools)
 
 
 def as_started(
@@ -29,7 +25,7 @@ def as_started(
     waiting = []
     for name, old in started.items():
         new = pools.get(name)
-        if new is None or new.endpoints or new.dns is not None:
+        if new is None or new.exists:
             continue  # it ends
         kept: dict[str, Any] = {field: getattr(old, field) for field in LAUNCH}
         waiting += [f"pools.{name}.{field}" for field in LAUNCH if getattr(new, field) != kept[field]]

@@ -54,7 +54,7 @@ class FakeBackend:
         self.calls: list[tuple[Any, ...]] = []
         self._errors: dict[str, deque[Exception]] = {}
         self._report = report
-        ours = {name: pool for name, pool in spec.pools.items() if not pool.endpoints and pool.dns is None}
+        ours = {name: pool for name, pool in spec.pools.items() if not pool.exists}
         self._roster = Roster(
             ours, spec.pools.keys() - ours.keys(), _gpu_count, GpuLedger(gpus or Inventory((), "a fake machine"))
         )

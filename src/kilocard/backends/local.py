@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kilocard.backends import models
-from kilocard.backends.as_started import as_started, served_names
+from kilocard.backends.as_started import as_started
 from kilocard.backends.base import ACTIVE, ReplicaStatus, Report
 from kilocard.backends.gpus import GpuLedger, Inventory, discover
 from kilocard.backends.launching import engine_argv, engine_env
@@ -23,6 +23,7 @@ from kilocard.core.clock import Clock
 from kilocard.engines.base import Engine, Launch, Placement
 from kilocard.net.client import fetch
 from kilocard.spec.model import ClusterSpec, PoolSpec
+from kilocard.spec.served import served_names
 
 HOST = "127.0.0.1"
 
@@ -206,7 +207,7 @@ class LocalBackend:
     # ---- look-up
 
     def _starts(self, pool: PoolSpec) -> bool:
-        return not pool.endpoints and pool.dns is None and self._engines[pool.name].capabilities.launchable
+        return not pool.exists and self._engines[pool.name].capabilities.launchable
 
     def _gpu_count(self, pool: PoolSpec) -> int:
         return self._engines[pool.name].gpu_count(pool)

@@ -28,7 +28,7 @@ def gateway(
     admin_port: Annotated[int | None, typer.Option(help="Instead of gateway.admin's port.")] = None,
     workers: Annotated[str, typer.Option(help="Processes that share the port, or `auto`: one for each CPU.")] = "1",
 ) -> None:
-    """Run the gateway over replicas that exist already (pools with `endpoints` or `dns`).
+    """Run the gateway over replicas that exist already (pools with `endpoints`, `dns` or `service`).
 
     The file is followed: a change is taken over while requests run, a bad one changes nothing.
     SIGTERM drains: /readyz fails, running requests finish within gateway.drain, then the process ends.
@@ -39,7 +39,7 @@ def gateway(
     spec = file.read(digests)
     for warning in exposures(spec):
         notes.print(f"[yellow]{escape(warning)}[/]")
-    started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.endpoints and not pool.dns]
+    started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.exists]
 
     async def main(stopping: running.Stopping) -> None:
         one = gateway_of(spec) if count == 1 else supervisor_of(spec, count)

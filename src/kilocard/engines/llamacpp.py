@@ -112,7 +112,7 @@ class LlamaCpp:
         return (MetricsPage("/metrics", DIALECT),)
 
     def max_running(self, pool: PoolSpec) -> int | None:
-        if pool.endpoints or pool.dns:
+        if pool.exists:
             return whole(pool, *_PARALLEL)
         return whole(pool, *_PARALLEL) or SLOTS
 

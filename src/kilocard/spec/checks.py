@@ -29,6 +29,7 @@ def complete(spec: ClusterSpec, problems: Problems, written: Callable[[Path], bo
     _check_gateway(spec, problems)
     _check_endpoints(spec, problems)
     _check_tenants(spec, problems)
+    _check_kubernetes(spec, problems)
     return spec
 
 
@@ -41,6 +42,7 @@ def _count_endpoints(pool: PoolSpec) -> PoolSpec:
 
 def _check_pool(pool: PoolSpec, path: Path, problems: Problems, written: Callable[[Path], bool]) -> None:
     replicas, endpoints = (*path, "replicas"), (*path, "endpoints")
+    sources = (endpoints, (*path, "dns"), (*path, "service"))
     if pool.replicas.min > pool.replicas.max and not problems.touches(replicas):
         problems.add(
             (*replicas, "max"),
@@ -65,6 +67,10 @@ def _check_pool(pool: PoolSpec, path: Path, problems: Problems, written: Callabl
             f"is {scaling.up.threshold:g}, which kv_usage never passes",
             "kv_usage is a share from 0 to 1: write e.g. up: {above: 0.85}, down: {below: 0.4}",
         )
+    if pool.placement.exclusive and not pool.tenants and not problems.touches((*path, "tenants")):
+        problems.add(
+            (*path, "placement", "exclusive"), "is true, but the pool is everybody's", "add tenants: [name] to the pool"
+        )
     _check_backoff(pool.start.backoff, pool.start.backoff_max, (*path, "start"), problems)
     if problems.touches(path) and not pool.engine:
         return  # what the pool needs depends on its engine
@@ -72,13 +78,15 @@ def _check_pool(pool: PoolSpec, path: Path, problems: Problems, written: Callabl
         problems.add(endpoints, "is an empty list", "write at least one http://host:port, or leave the key out")
     if pool.endpoints:
         _check_existing(pool, path, problems, written)
-    elif pool.engine in NEVER_STARTED and not pool.dns and not problems.touches(endpoints, (*path, "dns")):
+    elif pool.dns is not None and pool.service is not None:
+        problems.add((*path, "service"), "is there beside dns", "keep one of the two")
+    elif pool.engine in NEVER_STARTED and not pool.exists and not problems.touches(*sources):
         problems.add(
             path,
             f"has the engine {pool.engine}, which kilocard doesn't start, and no addresses",
-            "add endpoints: [http://host:port, …] or dns: name:port",
+            "add endpoints: [http://host:port, …], dns: name:port or service: name",
         )
-    started = not pool.endpoints and not pool.dns and not problems.touches(endpoints, (*path, "dns"))
+    started = not pool.exists and not problems.touches(*sources)
     if started and pool.model is None and pool.engine not in NEEDS_NO_MODEL and not problems.touches((*path, "model")):
         problems.add(
             (*path, "model"),
@@ -90,8 +98,9 @@ def _check_pool(pool: PoolSpec, path: Path, problems: Problems, written: Callabl
 def _check_existing(pool: PoolSpec, path: Path, problems: Problems, written: Callable[[Path], bool]) -> None:
     """A pool of endpoints can't also have what only started pools have."""
     endpoints = (*path, "endpoints")
-    if pool.dns is not None and not problems.touches((*path, "dns")):
-        problems.add((*path, "dns"), "is there beside endpoints", "keep one of the two")
+    for key, value in (("dns", pool.dns), ("service", pool.service)):
+        if value is not None and not problems.touches((*path, key)):
+            problems.add((*path, key), "is there beside endpoints", "keep one of the two")
     count = len(pool.endpoints)
     replicas = (*path, "replicas")
     if written(replicas) and pool.replicas != ReplicaRange(count, count) and not problems.touches(replicas, endpoints):
@@ -202,3 +211,15 @@ def _check_tenants(spec: ClusterSpec, problems: Problems) -> None:
                 problems.add(
                     path, f"is {show(owner)}, which is no tenant of this file", did_you_mean(owner, spec.tenants)
                 )
+
+
+def _check_kubernetes(spec: ClusterSpec, problems: Problems) -> None:
+    path: Path = ("kubernetes",)
+    gateways, cache = spec.kubernetes.gateways, spec.kubernetes.model_cache
+    if gateways.min > gateways.max and not problems.touches((*path, "gateways")):
+        problems.add((*path, "gateways", "max"), f"is {gateways.max}, less than min ({gateways.min})", "raise it")
+    kinds = [key for key in ("claim", "size", "host_path") if getattr(cache, key) is not None]
+    if len(kinds) > 1:
+        problems.add((*path, "model_cache", kinds[1]), f"is there beside {kinds[0]}", "keep one of them")
+    if cache.storage_class is not None and cache.size is None and not problems.touches((*path, "model_cache")):
+        problems.add((*path, "model_cache", "storage_class"), "is there without size", "add size: 500GiB")

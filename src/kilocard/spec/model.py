@@ -8,51 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kilocard.spec.deployment import KubernetesSpec, PlacementSpec, ResourcesSpec
 from kilocard.spec.services import AccessLogSpec, OidcSpec, RecordSpec, TlsSpec, TracingSpec, UsageSpec
+from kilocard.spec.traffic import Limits as Limits
+from kilocard.spec.traffic import Timeouts as Timeouts
 
 Scalar = str | int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Four time-outs, kept apart because they mean different faults."""
-
-    connect: float = 2.0
-    #: first token: base + per_prompt_token × prompt tokens
-    first_token: float = 120.0
-    first_token_per_prompt_token: float = 0.002
-    #: added to first_token for each token that an answer may have which is not streamed
-    per_output_token: float = 0.1
-    #: between two pieces of one response
-    idle: float = 60.0
-    total: float = 1800.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on what a client may make the gateway hold in memory."""
-
-    body: int = 32 * 1024 * 1024
-    header: int = 64 * 1024
-    #: the request's path and query
-    url: int = 8 * 1024
-    #: all request bodies and response buffers of the gateway together
-    buffered: int = 1024 * 1024 * 1024
-    connections: int = 20_000
-    #: a client has this long to send a whole request head or to go on with its body
-    client_idle: float = 30.0
-    #: and sends its body at this many bytes a second at least, once `client_idle` is over
-    body_rate: int = 1024
-    #: how long an idle client connection is kept (more than the usual load balancer's 60 s)
-    keep_alive: float = 75.0
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySpec:
     listen: str = "127.0.0.1:8000"
     admin: str = "127.0.0.1:8001"
-    timeouts: Timeouts = Timeouts()
-    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()  # noqa: RUF009  # frozen, so shared safely
+    limits: Limits = Limits()  # noqa: RUF009  # same
     #: seconds between two scrapes of one replica
     scrape_interval: float = 1.0
     #: after SIGTERM: keep accepting this long with /readyz failing, so that balancers notice
@@ -175,6 +144,8 @@ class GpuSpec:
     type: str | None = None
     tensor: int = 1
     pipeline: int = 1
+    #: GPUs of one machine that a replica may take; more are spread over several machines
+    per_node: int = 8
 
     @property
     def per_replica(self) -> int:
@@ -200,11 +171,6 @@ class ScalingSpec:
     signal: str = "waiting"
     up: ScaleStep = ScaleStep(20.0, 30.0)
     down: ScaleStep = ScaleStep(5.0, 300.0)
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementSpec:
-    node_selector: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +208,17 @@ class PoolSpec:
     endpoints: tuple[str, ...] = ()
     #: host:port whose DNS name gives the replicas' addresses
     dns: str | None = None
+    #: [namespace/]name[:port] of the Kubernetes Service whose EndpointSlices are the replicas
+    service: str | None = None
     #: name that the engine itself knows the model by, where it differs from the public one
     served_model_name: str | None = None
     #: most requests that the gateway lets one replica have at once; None: no bound of our own
     max_in_flight: int | None = None
     scaling: ScalingSpec | None = None
-    placement: PlacementSpec = PlacementSpec()
+    placement: PlacementSpec = PlacementSpec()  # noqa: RUF009  # frozen, so shared safely
+    #: container image; None: the engine's own at `version`
+    image: str | None = None
+    resources: ResourcesSpec = ResourcesSpec()  # noqa: RUF009  # same
     drain: DrainSpec = DrainSpec()
     start: StartSpec = StartSpec()
     #: emulated engine only: name or path of a speed profile
@@ -259,6 +230,11 @@ class PoolSpec:
     def sleeps(self) -> bool:
         """It may have no replica at all, since one is started for the first request that waits."""
         return self.scaling is not None and self.replicas.min == 0
+
+    @property
+    def exists(self) -> bool:
+        """Its replicas run already, or somebody else starts them."""
+        return bool(self.endpoints) or self.dns is not None or self.service is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +266,4 @@ class ClusterSpec:
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
     pools: Mapping[str, PoolSpec] = field(default_factory=dict)
     tenants: Mapping[str, TenantSpec] = field(default_factory=dict)
+    kubernetes: KubernetesSpec = KubernetesSpec()  # noqa: RUF009  # frozen, so shared safely

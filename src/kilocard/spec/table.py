@@ -12,6 +12,7 @@ from typing import Any
 from kilocard.spec.kinds import DURATION, At, Choice, Number, Text, Whole
 from kilocard.spec.model import ClusterSpec, ModelSpec, TenantLimits, TenantSpec
 from kilocard.spec.sections import Key, ListOf, Named, Section, Weights
+from kilocard.spec.table_deployment import KUBERNETES
 from kilocard.spec.table_gateway import GATEWAY
 from kilocard.spec.table_model import AFFINITY, EJECT, HEDGE, HOLD, OVERHEAT, QUARANTINE, RETRY
 from kilocard.spec.table_pool import pool_section
@@ -122,6 +123,7 @@ def cluster_section(engines: frozenset[str] = ENGINES) -> Section:
                 Named(TENANT, "tenant", NAME, NAME_ADVICE),
                 "Who may ask. None: the gateway answers everybody that reaches it.",
             ),
+            Key("kubernetes", KUBERNETES, "What `kilocard render kubernetes` and `helm` need to know besides."),
         ),
         "Cluster",
         private="x-",

@@ -19,7 +19,6 @@ from kilocard.spec.kinds_command import FlagValue, Words
 from kilocard.spec.model import (
     DrainSpec,
     GpuSpec,
-    PlacementSpec,
     PoolSpec,
     ReplicaRange,
     ScaleStep,
@@ -27,6 +26,7 @@ from kilocard.spec.model import (
     StartSpec,
 )
 from kilocard.spec.sections import Key, ListOf, Named, Section
+from kilocard.spec.table_deployment import LABEL, PLACEMENT, RESOURCES
 from kilocard.spec.table_model import settle_backoff
 from kilocard.spec.vocabulary import SIGNALS
 
@@ -39,6 +39,11 @@ GPUS = Section(
         Key("type", Text(), "GPU model, e.g. A100-80G; for placement, planning and simulation."),
         Key("tensor", Whole(1, 1024), "Tensor parallel size."),
         Key("pipeline", Whole(1, 1024), "Pipeline parallel size."),
+        Key(
+            "per_node",
+            Whole(1, 1024),
+            "GPUs of one machine that a replica may take; a replica of more is spread over several machines.",
+        ),
     ),
     "Gpus",
     short=(Whole(1, 1024), lambda count: {"tensor": count}),
@@ -108,19 +113,6 @@ SCALING = Section(
     "Scaling",
 )
 
-PLACEMENT = Section(
-    PlacementSpec(),
-    "Where replicas may run.",
-    (
-        Key(
-            "node_selector",
-            Named(Text(may_be_empty=True), "label", r"\S+", "use a node label's name"),
-            "Labels that a node must have.",
-        ),
-    ),
-    "Placement",
-)
-
 DRAIN = Section(
     DrainSpec(),
     "How a replica is stopped: no new requests, running ones finish, then the process ends.",
@@ -173,6 +165,15 @@ def pool_section(engines: frozenset[str]) -> Section:
                 "Name whose DNS addresses are the replicas, e.g. a headless Service; and their port.",
             ),
             Key(
+                "service",
+                Text(
+                    pattern=rf"(?:{LABEL}/)?{LABEL}(?::(?:{LABEL}|[0-9]{{1,5}}))?",
+                    advice="write a Service's name, with namespace/ before it and :port behind it where needed",
+                    label="[namespace/]name[:port]",
+                ),
+                "Kubernetes Service whose EndpointSlices are the replicas. Needs a pod's service account.",
+            ),
+            Key(
                 "served_model_name",
                 Text(),
                 "What the engine itself calls the model, where that differs from the public name.",
@@ -180,6 +181,8 @@ def pool_section(engines: frozenset[str]) -> Section:
             Key("max_in_flight", Whole(1), "Most requests that the gateway lets one replica have at once."),
             Key("scaling", SCALING, "Left out: the pool keeps `replicas.min` replicas."),
             Key("placement", PLACEMENT, "Where replicas may run."),
+            Key("image", Text(), "Container image of a replica.", default="the engine's own, at `version`"),
+            Key("resources", RESOURCES, "What a replica's container needs besides GPUs."),
             Key("drain", DRAIN, "How a replica is stopped; one duration means `grace`."),
             Key("start", START, "How replicas are started and restarted."),
             Key("profile", Text(), "Emulated engine: name or path of the speed profile."),

@@ -12,8 +12,8 @@ from kilocard.cli.main import app
 from kilocard.cli.rendered import Folder
 from kilocard.core.errors import UsageError
 
-ONE = "gateway: {allow_open: true}\npools:\n  a: {engine: vllm, model: m/m}\n"
-TWO = ONE + "  b: {engine: vllm, model: m/m}\n"
+ONE = "gateway: {allow_open: true}\npools:\n  a: {engine: vllm, version: 0.32.0, model: m/m}\n"
+TWO = ONE + "  b: {engine: vllm, version: 0.32.0, model: m/m}\n"
 
 
 def written(path: Path, text: str) -> Path:

@@ -1,33 +1,72 @@
-"""The target `kubernetes`."""
+"""The target `kubernetes`: a folder for `kubectl apply -k`."""
 
 from __future__ import annotations
 
-from kilocard.deploy.kubernetes.names import label, object_name
+from typing import Any
+
+from kilocard.core.errors import UsageError
+from kilocard.deploy.kubernetes.controller import controller_objects
+from kilocard.deploy.kubernetes.gateway import gateway_objects
+from kilocard.deploy.kubernetes.names import object_name
+from kilocard.deploy.kubernetes.pool import pool_objects
+from kilocard.deploy.kubernetes.storage import claim
+from kilocard.deploy.replica import replica
 from kilocard.deploy.target import Files, RenderOptions, Target
-from kilocard.deploy.yaml_text import yaml_documents
+from kilocard.deploy.yaml_text import yaml_documents, yaml_text
 from kilocard.spec.model import ClusterSpec
 
-PORT = 8000
+Object = dict[str, Any]
+
+_HEAD = "Written by `kilocard render kubernetes`. Change the cluster file and render again."
+
+
+def objects(spec: ClusterSpec, options: RenderOptions) -> dict[str, list[Object]]:
+    """All objects, by the file that they belong into."""
+    own = spec.kubernetes.image or f"kilocard:{options.version}"
+    started = [replica(spec, pool, own) for pool in spec.pools.values() if not pool.exists]
+    _names_differ([one.pool.name for one in started])
+    found: dict[str, list[Object]] = {}
+    if spec.kubernetes.namespace is not None:
+        found["namespace.yaml"] = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": spec.kubernetes.namespace}}
+        ]
+    if spec.kubernetes.model_cache.size is not None:
+        found["models.yaml"] = [claim(spec.kubernetes.model_cache)]
+    found["gateway.yaml"] = gateway_objects(spec, own)
+    if spec.kubernetes.controller:
+        scaled = [one for one in started if one.pool.scaling is not None]
+        if controller := controller_objects(scaled, own):
+            found["controller.yaml"] = controller
+    for one in started:
+        found[f"pool-{object_name(one.pool.name).removeprefix('kilocard-')}.yaml"] = pool_objects(spec, one)
+    return {file: [_in(spec.kubernetes.namespace, each) for each in each_file] for file, each_file in found.items()}
+
+
+def _names_differ(pools: list[str]) -> None:
+    """Names of objects that are taken already."""
+    for name in pools:
+        if object_name(name) in {object_name(own) for own in ("gateway", "controller", "models", "tls", "keys", "hub")}:
+            raise UsageError(f"pool {name!r}: kilocard's own objects have that name in Kubernetes; rename the pool")
+
+
+def _in(namespace: str | None, thing: Object) -> Object:
+    if namespace is None or thing["kind"] == "Namespace":
+        return thing
+    head = {"name": thing["metadata"]["name"], "namespace": namespace}
+    placed = {**thing, "metadata": {**head, **thing["metadata"]}}
+    if thing["kind"] == "RoleBinding":
+        placed["subjects"] = [{**subject, "namespace": namespace} for subject in thing["subjects"]]
+    return placed
 
 
 def render(spec: ClusterSpec, options: RenderOptions) -> Files:
-    files: Files = {}
-    for pool in spec.pools.values():
-        if pool.endpoints or pool.dns:
-            continue
-        labels = {"app.kubernetes.io/name": "kilocard", "kilocard/pool": label(pool.name)}
-        service = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": object_name(pool.name), "labels": labels},
-            "spec": {
-                "clusterIP": "None",
-                "selector": labels,
-                "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
-            },
-        }
-        files[f"pools/{object_name(pool.name)}.yaml"] = yaml_documents([service])
-    return files
+    files = {file: yaml_documents(each, _HEAD) for file, each in objects(spec, options).items()}
+    listed: Object = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(files),
+    }
+    return {"kustomization.yaml": yaml_text(listed, _HEAD), **files}
 
 
-KUBERNETES = Target("kubernetes", "Deployments, Services and what guards them, as a kustomization", render)
+KUBERNETES = Target("kubernetes", "Deployments, Services and what guards them, for `kubectl apply -k`", render)
