@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from kilocard.backends.as_started import served_names
 from kilocard.backends.base import ReplicaStatus, Report
 from kilocard.backends.gpus import GpuLedger, Inventory
 from kilocard.backends.ray.berth import End
@@ -24,6 +23,7 @@ from kilocard.core.errors import BackendError
 from kilocard.core.replica import Change
 from kilocard.engines.base import Engine, Placement
 from kilocard.spec.model import ClusterSpec, PoolSpec
+from kilocard.spec.served import served_names
 
 logger = logging.getLogger(__name__)
 
