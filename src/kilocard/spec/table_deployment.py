@@ -98,8 +98,8 @@ KUBERNETES = Section(
         Key(
             "controller",
             YesNo(),
-            "Let `kilocard control` write the replica counts of pools with `scaling`: its Deployment and rights are "
-            "written, and those pools' manifests have no replica count.",
+            "The controller writes the replica counts of pools with `scaling`: its Deployment and rights are rendered, "
+            "and those pools' manifests have no count. Its backend for Kubernetes is not there yet.",
         ),
     ),
     "Kubernetes",
