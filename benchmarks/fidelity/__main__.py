@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.bench_truth.server import Engine
-from benchmarks.fidelity import compare, stored
+from benchmarks.fidelity import compare, earlier, stored
 from benchmarks.fidelity.loads import PARTS
 from benchmarks.fidelity.measure import Measuring
 from kilocard.cli.calibration_table import show
@@ -46,6 +46,8 @@ def main() -> int:
     if not options.write:
         show(found)
     table = compare.markdown(compare.rows(found, options.folder))
+    if options.folder == stored.FOLDER:
+        table += f"\n\nAn earlier sweep, from a table alone ([below](#an-earlier-sweep)):\n\n{earlier.markdown()}"
     print(table)
     if options.write:
         text = DOCS.read_text()

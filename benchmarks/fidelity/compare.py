@@ -64,7 +64,7 @@ def rows(found: Calibrated, folder: Path = stored.FOLDER) -> Iterator[Row]:
                 part.name,
                 load.name,
                 measured(measurement),
-                modelled(measurement, profile, prefix_cache=True),
+                modelled(measurement, profile),
                 len(load.rows),
                 load.preemptions,
                 None if repeat is None else measured(repeat.measurement),

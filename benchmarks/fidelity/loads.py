@@ -74,7 +74,7 @@ PARTS = (
             Load("usual, 3 at once", closed=3, requests=50),
             Load("usual, 12 at once", closed=12),
             Load("long prompts, 6 at once", LONG_PROMPTS, closed=6, requests=50),
-            Load("long answers, 6 at once", LONG_ANSWERS, closed=6, requests=30),
+            Load("long answers, 6 at once", LONG_ANSWERS, closed=6, requests=24),
             Load("mixed, 16 at once", MIXED, closed=16),
             Load("mixed at 0.8 of capacity", MIXED, share=0.8, of="mixed, 16 at once", seed=7),
             Load("mixed at 0.95 of capacity", MIXED, share=0.95, of="mixed, 16 at once", seed=8),
@@ -101,7 +101,7 @@ PARTS = (
         "small-kv",
         32,
         (
-            Load("growing, 24 at once", GROWING, closed=24, requests=48),
+            Load("growing, 24 at once", GROWING, closed=24, requests=36),
             Load("growing at 0.8 of capacity", GROWING, share=0.8, of="growing, 24 at once", seed=9),
         ),
         ("--num-gpu-blocks-override", "40", "--max-model-len", "1024"),

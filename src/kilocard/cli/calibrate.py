@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from kilocard.cli.calibration_base import BATCHED_TOKENS, MAX_MODEL_LEN, Told, base, modelled
+from kilocard.cli.calibration_check import check, checked_document, show_checked
 from kilocard.cli.calibration_run import read_run
 from kilocard.cli.calibration_table import document, modelled_page, page, show, show_modelled, written
 from kilocard.cli.output import notes, print_json
+from kilocard.core.errors import UsageError
 from kilocard.sim.calibrated import calibrated
 
 #: above this median error a profile should not be planned with
@@ -64,6 +66,14 @@ def calibrate(
             help="Fit loads, too, at which the load tester was the limit. Look at the errors before you believe it.",
         ),
     ] = False,
+    check_runs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--check",
+            help="The folder of another run on the same machine: its loads are predicted, not fitted. More than once: "
+            "several.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Fit the speed of an engine to a bench run: the time of a step, by what is in it.
@@ -75,6 +85,8 @@ def calibrate(
         max_model_len,
     )  # fmt: skip
     if run_dir is None:
+        if check_runs:
+            raise UsageError("--check compares with a profile that is fitted: give the folder of that run, too")
         profile = modelled(told)
         out.write_text(modelled_page(profile))
         if json:
@@ -86,10 +98,13 @@ def calibrate(
         found = calibrated(run.measurements, base(run.results, told), run.alone)
         profile = found.profile
         out.write_text(page(found, run.results.about.started_at))
+        checked = check(check_runs or [], profile)
         if json:
-            print_json(document(found))
+            print_json(document(found) | {"checked": checked_document(checked)})
         else:
             show(found)
+            if checked:
+                show_checked(checked)
     notes.print(f"written to {out}")
     if run_dir is not None and profile.error is not None and profile.error > DOUBTFUL:
         notes.print(

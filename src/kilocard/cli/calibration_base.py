@@ -61,7 +61,7 @@ def base(results: Results, told: Told) -> Profile:
     kv_tokens = told.kv_tokens or target.kv_tokens or (roofline and roofline.kv_tokens)
     if not kv_tokens:
         raise UsageError('--kv-tokens: the run does not say; it is "GPU KV cache size: N tokens" in the engine\'s log')
-    slots = told.max_num_seqs or target.max_num_seqs or _slots_seen(results) or (roofline and roofline.max_num_seqs)
+    slots = told.max_num_seqs or target.max_num_seqs or slots_seen(results) or (roofline and roofline.max_num_seqs)
     if not slots:
         raise UsageError("--max-num-seqs: the run does not say, and no load of it filled the engine's slots")
     profile = roofline or Profile(
@@ -89,7 +89,7 @@ def base(results: Results, told: Told) -> Profile:
     )
 
 
-def _slots_seen(results: Results) -> int | None:
+def slots_seen(results: Results) -> int | None:
     """The most that ran at once, where others waited meanwhile."""
     seen = [point.engine for point in results.points]
     return max((int(each.running_max) for each in seen if each.running_max and each.waiting_max), default=None)

@@ -71,9 +71,13 @@ def measured(measurement: Measurement) -> Figures:
 def modelled(measurement: Measurement, profile: Profile, **limits: Unpack[Limits]) -> Figures:
     """The same of the same requests on `profile`. Raises EngineError when it has no room for one of them.
 
+    The engine has a prefix cache unless `limits` say otherwise. Where the server said of some prompts that they were
+    cached, these numbers take its place, and what a preempted request left in it is not found again.
+
     In a closed loop it is chance which prompts meet, and a small part of a step moves all that comes after. So it is
     played several times, beginning with another request each time, and all of it is looked at together.
     """
+    limits = {"prefix_cache": not any(stream.cached for stream in measurement.streams), **limits}
     if measurement.concurrency is None:
         return figures([_whole(replayed(measurement, profile, **limits)[0])])
     count = len(measurement.streams)

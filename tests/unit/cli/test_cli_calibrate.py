@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 import yaml
 from tests.run_results import results
@@ -55,11 +56,11 @@ def record(each: Played, ended_s: float) -> RequestRecord:
     )
 
 
-def point(slots: int, number: int = 0) -> Point:
+def point(slots: int, number: int = 0, profile: Profile = CPU_SMOL) -> Point:
     """A closed loop whose first requests are warm-up, cut off at the sending of the last one."""
     rng = Random(slots)
     requests = [Asked(rng.randint(20, 200), rng.randint(20, 60)) for _ in range(number or max(16, 4 * slots))]
-    played = play(CPU_SMOL, requests, concurrency=slots)
+    played = play(profile, requests, concurrency=slots)
     started, ended = played[slots].sent_s, played[-1].sent_s + 0.01
     records = [record(each, ended) for each in played]
     return Point(
@@ -225,3 +226,27 @@ def test_the_emulator_takes_the_profile(sweep: Path, tmp_path: Path) -> None:
     assert _profile(str(out)).provenance == "measured"
     with pytest.raises(SpecError):
         Profile.from_mapping({**replace(CPU_SMOL).to_mapping(), "speed": 1})
+
+
+def test_loads_of_another_run_are_predicted_with_the_room_of_its_engine(sweep: Path, tmp_path: Path) -> None:
+    """The other run's engine had 4 slots, which its page did not say: it was seen that 8 requests waited."""
+    few = replace(CPU_SMOL, max_num_seqs=4)
+    points = [point(slots, 120, few) for slots in (3, 12)]
+    points[1].samples = [EngineSample(points[1].started_s, running=4, waiting=8)]
+    other = tmp_path / "other"
+    other.mkdir()
+    run_dir(other, points, msgspec.structs.replace(TARGET, max_num_seqs=None))
+    document = json.loads(calibrate(sweep, "--out", tmp_path / "p.yaml", "--check", other, "--json"))
+    assert [(each["run"], each["label"]) for each in document["checked"]] == [
+        ("other", "3 in flight"), ("other", "12 in flight"),
+    ]  # fmt: skip
+    for each in document["checked"]:
+        for name in ("output_tokens_per_s", "ttft_p50_s", "tpot_p50_s"):
+            assert each["modelled"][name] == pytest.approx(each["measured"][name], rel=0.08), (each["label"], name)
+    shown = calibrate(sweep, "--out", tmp_path / "p.yaml", "--check", other)
+    assert "Loads that were not fitted" in shown and "12 in flight" in shown
+
+
+def test_a_check_needs_a_run_that_was_fitted(sweep: Path) -> None:
+    with pytest.raises(UsageError, match="--check compares with a profile that is fitted"):
+        calibrate("--model", "Llama-3.1-8B", "--gpu", "H100-80GB", "--check", sweep)
