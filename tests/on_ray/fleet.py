@@ -61,8 +61,8 @@ async def running(nodes: Any, spec: ClusterSpec, **options: Any) -> Any:
     assert set(fleet.states().values()) <= {S.STOPPED}
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 220))  # type: ignore[arg-type]  # an async function's call is a coroutine
+def run(test: Callable[[], Awaitable[None]], seconds: float = 220.0) -> None:
+    asyncio.run(asyncio.wait_for(test(), seconds))  # type: ignore[arg-type]  # an async function's call is a coroutine
 
 
 def family_of(file: Path) -> list[int]:

@@ -19,7 +19,6 @@ from kilocard.backends.ray.berth import (
     Event,
     Heard,
     HostGone,
-    Instruction,
     Placed,
     Release,
     Reserve,
@@ -35,8 +34,9 @@ from kilocard.backends.ray.versions import Versions
 from kilocard.core.clock import Clock
 from kilocard.core.errors import KilocardError
 
+Todo = Reserve | StartHost | TellHost | Release
 #: seconds between two looks at a place that is not there yet: at first, and when it takes long
-FIRST_LOOK, LAST_LOOK = 0.05, 2.0
+FIRST_LOOK, LAST_LOOK = 0.05, 0.5
 #: seconds until an actor that can't be reached is asked again
 AWAY_SECONDS = 1.0
 
@@ -59,7 +59,7 @@ class Steward:
         self._heard: HostReport | None = None
         self._since = clock()  # when the state that the host tells began
         self._restarts = 0  # of the engine, on places that it had before
-        self._todo: deque[Instruction] = deque()
+        self._todo: deque[Todo] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None  # looks for a place, or listens to the host
         self.tell(Begin(clock()) if adopted is None else Adopted(clock()))
@@ -95,7 +95,12 @@ class Steward:
         return self._heard.node if self.berth.hosted and self._heard is not None else None
 
     def tell(self, event: Event) -> None:
-        self._todo.extend(self.berth.on(event))
+        """State and news change at once, together; what else is to be done is done by `run`, in order."""
+        for instruction in self.berth.on(event):
+            if isinstance(instruction, Announce):
+                self._report(instruction.change)
+            else:
+                self._todo.append(instruction)
         self._wake.set()
 
     def idle(self) -> None:
@@ -131,7 +136,7 @@ class Steward:
         except TimeoutError:
             self.tell(Tick(self._clock()))
 
-    async def _perform(self, instruction: Instruction) -> None:
+    async def _perform(self, instruction: Todo) -> None:
         match instruction:
             case Reserve():
                 await self._start_task(self._find_place())
@@ -150,8 +155,6 @@ class Steward:
                 if self._heard is not None:
                     self._restarts += self._heard.status.restarts
                     self._heard = self._heard._replace(status=replace(self._heard.status, restarts=0))
-            case Announce(change):
-                self._report(change)
             case _:  # pragma: no cover
                 assert_never(instruction)
 
