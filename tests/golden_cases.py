@@ -14,6 +14,7 @@ CLUSTERS = GOLDEN / "clusters"
 #: target → names of files in tests/golden/clusters/
 GOLDEN_OF: dict[str, tuple[str, ...]] = {
     "kubernetes": ("one-model", "fleet"),
+    "ray": ("one-model", "fleet"),
 }
 CASES = [(name, cluster) for name, clusters in GOLDEN_OF.items() for cluster in clusters]
 

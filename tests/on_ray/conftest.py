@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,14 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         self._cluster = Cluster()
-        self.add(cpus=0)  # the head runs no replica
+        self._addresses = count(1)
+        self.add(cpus=0)  # the head runs no replica; drivers connect to it, since its address is theirs
         self.address: str = self._cluster.address
 
     def add(self, **options: Any) -> Any:
         """`cpus`, `gpus`, `labels`; what is said of GPUs is believed."""
         named = {"num_cpus": options.pop("cpus", 2), "num_gpus": options.pop("gpus", 0)}
+        named["node_ip_address"] = f"127.0.0.{next(self._addresses)}"
         return self._cluster.add_node(**named, object_store_memory=OBJECT_STORE, include_dashboard=False, **options)
 
     def kill(self, node: Any) -> None:

@@ -6,7 +6,7 @@ What is here holds for containers anywhere; the objects of Kubernetes, Compose a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -90,8 +90,12 @@ def is_path(model: str | None) -> bool:
     return model is not None and model.startswith(("/", "./", "../", "~"))
 
 
-def replica(spec: ClusterSpec, pool: PoolSpec, own_image: str) -> Replica:
-    """`own_image`: the image with kilocard in it, for engines that are part of kilocard.
+Spread = Callable[[PoolSpec, int], Machines]
+
+
+def replica(spec: ClusterSpec, pool: PoolSpec, own_image: str, spread: Spread | None = None) -> Replica:
+    """`own_image`: the image with kilocard in it, for engines that are part of kilocard. `spread`: how its GPUs lie on
+    machines; None: as `machines` says.
 
     Raises UsageError where no image can be known or the GPUs can't be spread, EngineError for arguments that the engine
     does not take.
@@ -118,7 +122,7 @@ def replica(spec: ClusterSpec, pool: PoolSpec, own_image: str) -> Replica:
         argv=launch.argv,
         env=public(launch.env),
         secrets=secrets,
-        machines=machines(pool, runs.gpu_count(pool)),
+        machines=(spread or machines)(pool, runs.gpu_count(pool)),
         ending=ending(pool, launch.argv, runs.capabilities),
         readiness_path=runs.readiness_path(pool),
         metrics_path=pages[0].path if pages else None,

@@ -7,10 +7,11 @@ from types import MappingProxyType
 
 from kilocard.core.errors import UsageError
 from kilocard.deploy.kubernetes.render import KUBERNETES
+from kilocard.deploy.ray.render import RAY
 from kilocard.deploy.target import Target
 from kilocard.spec.problems import did_you_mean
 
-_ALL: tuple[Target, ...] = (KUBERNETES,)
+_ALL: tuple[Target, ...] = (KUBERNETES, RAY)
 
 TARGETS: Mapping[str, Target] = MappingProxyType({target.name: target for target in _ALL})
 

@@ -60,6 +60,8 @@ class Capabilities:
     group: Group | None = None
     #: (argument, value) pairs with any of which it takes its GPUs from a Ray cluster itself, wherever they are
     places_itself: tuple[tuple[str, str], ...] = ()
+    #: Ray Serve's own LLM application runs it
+    ray_serve: bool = False
     #: the Python distribution whose version is the engine's; None: it is no Python program
     distribution: str | None = None
 

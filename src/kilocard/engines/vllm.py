@@ -116,6 +116,7 @@ class Vllm:
             address_env="VLLM_HOST_IP",
         ),
         places_itself=(("distributed-executor-backend", "ray"), ("data-parallel-backend", "ray")),
+        ray_serve=True,
         distribution="vllm",
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kilocard.spec.deployment import KubernetesSpec, PlacementSpec, ResourcesSpec
+from kilocard.spec.ray import RaySpec
 from kilocard.spec.services import AccessLogSpec, OidcSpec, RecordSpec, TlsSpec, TracingSpec, UsageSpec
 from kilocard.spec.traffic import Limits as Limits
 from kilocard.spec.traffic import Timeouts as Timeouts
@@ -267,3 +268,4 @@ class ClusterSpec:
     pools: Mapping[str, PoolSpec] = field(default_factory=dict)
     tenants: Mapping[str, TenantSpec] = field(default_factory=dict)
     kubernetes: KubernetesSpec = KubernetesSpec()  # noqa: RUF009  # frozen, so shared safely
+    ray: RaySpec = RaySpec()  # noqa: RUF009  # same

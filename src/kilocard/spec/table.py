@@ -16,6 +16,7 @@ from kilocard.spec.table_deployment import KUBERNETES
 from kilocard.spec.table_gateway import GATEWAY
 from kilocard.spec.table_model import AFFINITY, EJECT, HEDGE, HOLD, OVERHEAT, QUARANTINE, RETRY
 from kilocard.spec.table_pool import pool_section
+from kilocard.spec.table_ray import RAY
 from kilocard.spec.tenant_key import KEY_HASH
 from kilocard.spec.vocabulary import (
     ENGINES,
@@ -124,6 +125,7 @@ def cluster_section(engines: frozenset[str] = ENGINES) -> Section:
                 "Who may ask. None: the gateway answers everybody that reaches it.",
             ),
             Key("kubernetes", KUBERNETES, "What `kilocard render kubernetes` and `helm` need to know besides."),
+            Key("ray", RAY, "The Ray cluster of `kilocard control --backend ray` and `kilocard render ray`."),
         ),
         "Cluster",
         private="x-",

@@ -33,7 +33,7 @@ def _nobody(change: Change) -> None:
 
 
 class RayBackend:
-    """`address`: of the Ray cluster, "auto" for the one of this machine (or RAY_ADDRESS).
+    """`address` and `namespace`: instead of those of the cluster file.
 
     `detached`: replicas live on without us; `open` finds those again that run under this `namespace`. Else they end
     when this process does, however it ends. `report` is called in the event loop's thread.
@@ -45,15 +45,15 @@ class RayBackend:
         report: Report,
         engines: Callable[[str], Engine],
         *,
-        address: str = "auto",
-        namespace: str = "kilocard",
+        address: str | None = None,
+        namespace: str | None = None,
         detached: bool = True,
         clock: Clock = time.monotonic,
     ) -> None:
         self._report = report
         self._clock = clock
         self._detached = detached
-        self._link = Link(address, namespace, detached)
+        self._link = Link(address or spec.ray.address, namespace or spec.ray.namespace, detached)
         self._engines = {name: engines(pool.engine) for name, pool in spec.pools.items()}
         ours = {name: pool for name, pool in spec.pools.items() if self._starts(pool)}
         # Ray counts GPUs; nothing is taken from this ledger
@@ -186,7 +186,7 @@ class RayBackend:
     # ---- look-up
 
     def _starts(self, pool: PoolSpec) -> bool:
-        return not pool.endpoints and pool.dns is None and self._engines[pool.name].capabilities.launchable
+        return not pool.exists and self._engines[pool.name].capabilities.launchable
 
     def _steward(self, replica: str) -> Steward:
         if replica not in self._stewards:

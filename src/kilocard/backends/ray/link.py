@@ -104,7 +104,7 @@ class Link:
             Node(
                 one["NodeID"],
                 f"{one['NodeManagerHostname']} ({one['NodeManagerAddress']})",
-                NodeRoom(float(one["Resources"].get("GPU", 0.0)), dict(one.get("Labels") or {})),
+                _room(one),
             )
             for one in await self._do(ray.nodes)
             if one["Alive"]
@@ -164,6 +164,7 @@ class Link:
                 lifetime=self._lifetime,
                 num_cpus=bundle.get("CPU", 0.0),
                 num_gpus=bundle.get("GPU", 0.0),
+                memory=bundle.get("memory"),
                 scheduling_strategy=where,
                 max_restarts=0,
                 runtime_env={"env_vars": _HOST_ENV},
@@ -235,6 +236,11 @@ class Link:
 
     async def _do(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+
+def _room(node: Mapping[str, Any]) -> NodeRoom:
+    has = node["Resources"]
+    return NodeRoom(float(has.get("GPU", 0.0)), dict(node.get("Labels") or {}), float(has.get("CPU", 0.0)))
 
 
 async def answer(reference: Any) -> Any:

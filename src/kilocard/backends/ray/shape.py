@@ -14,7 +14,7 @@ from kilocard.engines.base import Engine
 from kilocard.engines.flags import arguments
 from kilocard.spec.model import PoolSpec
 
-#: for the engine's own work beside the GPUs, and for engines without
+#: of each part where the pool says nothing: for the engine's own work beside the GPUs, and for engines without
 CPUS = 1.0
 
 
@@ -24,6 +24,17 @@ class NodeRoom:
 
     gpus: float
     labels: Mapping[str, str]
+    cpus: float = CPUS
+
+    def may_host(self, pool: PoolSpec, engine: Engine) -> bool:
+        """Whether some part of a replica could run here. A head without CPUs hosts nothing."""
+        needs_gpu = engine.gpu_count(pool) > 0 and not places_itself(pool, engine)
+        wanted = dict(pool.placement.node_selector).items()
+        return (
+            wanted <= dict(self.labels).items()
+            and self.cpus >= (pool.resources.cpu or CPUS)
+            and (self.gpus > 0 or not needs_gpu)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +61,12 @@ def shape(pool: PoolSpec, engine: Engine, nodes: Iterable[NodeRoom]) -> Shape:
     """
     labels = dict(pool.placement.node_selector)
     if places_itself(pool, engine):
-        return Shape(({"CPU": CPUS},), "STRICT_PACK", labels)
+        return Shape((_bundle(pool, 0),), "STRICT_PACK", labels)
     total = engine.gpu_count(pool)
-    fitting = [node for node in nodes if labels.items() <= dict(node.labels).items()]
-    largest = max((node.gpus for node in fitting), default=0.0)
+    largest = max((node.gpus for node in nodes if node.may_host(pool, engine)), default=0.0)
     tensor = pool.gpus.tensor if pool.gpus is not None else total
     if largest >= total or largest < tensor or total == tensor:
-        return Shape((_bundle(total),), "STRICT_PACK", labels)
+        return Shape((_bundle(pool, total),), "STRICT_PACK", labels)
     if engine.capabilities.group is None:
         raise BackendError(
             f"pool {pool.name}: a replica needs {total} GPUs, the largest node that fits it has {largest:g}, and "
@@ -64,7 +74,7 @@ def shape(pool: PoolSpec, engine: Engine, nodes: Iterable[NodeRoom]) -> Shape:
         )
     groups = total // tensor
     parts = next(count for count in range(2, groups + 1) if groups % count == 0 and total / count <= largest)
-    return Shape(tuple(_bundle(total // parts) for _ in range(parts)), "PACK", labels)
+    return Shape(tuple(_bundle(pool, total // parts) for _ in range(parts)), "PACK", labels)
 
 
 def places_itself(pool: PoolSpec, engine: Engine) -> bool:
@@ -73,8 +83,14 @@ def places_itself(pool: PoolSpec, engine: Engine) -> bool:
     return any(said.get(name) == value for name, value in engine.capabilities.places_itself)
 
 
-def _bundle(gpus: int) -> dict[str, float]:
-    return {"CPU": CPUS, "GPU": float(gpus)} if gpus else {"CPU": CPUS}
+def _bundle(pool: PoolSpec, gpus: int) -> dict[str, float]:
+    asked = pool.resources
+    bundle = {"CPU": float(asked.cpu or CPUS)}
+    if gpus:
+        bundle["GPU"] = float(gpus)
+    if asked.memory is not None:
+        bundle["memory"] = float(asked.memory)
+    return bundle
 
 
 def waiting_for(shape: Shape, nodes: Sequence[NodeRoom], infeasible: bool) -> str:

@@ -45,8 +45,9 @@ class Versions:
     async def _ask(self, node: Node) -> NodeFacts:
         programs = {}
         for name, pool in self._pools().items():
-            if dict(pool.placement.node_selector).items() <= dict(node.room.labels).items():
-                programs[name] = _program(self._engine_of(pool), pool)
+            engine = self._engine_of(pool)
+            if node.room.may_host(pool, engine):
+                programs[name] = _program(engine, pool)
         return await self._link.facts(node, programs)
 
 

@@ -28,8 +28,8 @@ SECRETS = {
 }
 
 
-def gateway_spec(spec: ClusterSpec) -> ClusterSpec:
-    """The cluster as a gateway in a pod has to see it.
+def gateway_spec(spec: ClusterSpec, *, found_by_service: bool = True) -> ClusterSpec:
+    """The cluster as a gateway in a pod has to see it. Replicas are found by their Services, or told by a controller.
 
     Raises UsageError where it would serve everybody without having been told to.
     """
@@ -39,7 +39,9 @@ def gateway_spec(spec: ClusterSpec) -> ClusterSpec:
             "(`kilocard keys create` makes one), or say gateway.allow_open: true"
         )
     pools = {
-        name: pool if pool.exists else replace(pool, service=object_name(name), env=public(pool.env))
+        name: pool
+        if pool.exists
+        else replace(pool, service=object_name(name) if found_by_service else None, env=public(pool.env))
         for name, pool in spec.pools.items()
     }
     return replace(spec, gateway=_gateway(spec.gateway), pools=pools, kubernetes=KubernetesSpec())
@@ -78,9 +80,9 @@ def secret_variables(spec: ClusterSpec) -> dict[str, str]:
     return {name: key for path, (name, key) in SECRETS.items() if _at(there, path) is not None}
 
 
-def cluster_text(spec: ClusterSpec) -> str:
+def cluster_text(spec: ClusterSpec, *, found_by_service: bool = True) -> str:
     """The file itself. Passwords are not in it: ${NAME} stands where the gateway's environment has them."""
-    document = _escaped(dump(gateway_spec(spec)))
+    document = _escaped(dump(gateway_spec(spec, found_by_service=found_by_service)))
     for path, (name, _) in SECRETS.items():
         if _at(document["gateway"], path) is not None:
             *way, last = path

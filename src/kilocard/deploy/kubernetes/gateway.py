@@ -42,12 +42,12 @@ def gateway_objects(spec: ClusterSpec, own_image: str) -> list[Object]:
     return [*found, autoscaler(spec)] if count.min < count.max else found
 
 
-def config(spec: ClusterSpec) -> Object:
+def config(spec: ClusterSpec, *, found_by_service: bool = True) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(NAME, LABELS),
-        "data": {"cluster.yaml": cluster_text(spec)},
+        "data": {"cluster.yaml": cluster_text(spec, found_by_service=found_by_service)},
     }
 
 

@@ -39,7 +39,8 @@ def objects(spec: ClusterSpec, options: RenderOptions) -> dict[str, list[Object]
             found["controller.yaml"] = controller
     for one in started:
         found[f"pool-{object_name(one.pool.name).removeprefix('kilocard-')}.yaml"] = pool_objects(spec, one)
-    return {file: [_in(spec.kubernetes.namespace, each) for each in each_file] for file, each_file in found.items()}
+    space = spec.kubernetes.namespace
+    return {file: [in_namespace(space, each) for each in each_file] for file, each_file in found.items()}
 
 
 def _names_differ(pools: list[str]) -> None:
@@ -49,7 +50,7 @@ def _names_differ(pools: list[str]) -> None:
             raise UsageError(f"pool {name!r}: kilocard's own objects have that name in Kubernetes; rename the pool")
 
 
-def _in(namespace: str | None, thing: Object) -> Object:
+def in_namespace(namespace: str | None, thing: Object) -> Object:
     if namespace is None or thing["kind"] == "Namespace":
         return thing
     head = {"name": thing["metadata"]["name"], "namespace": namespace}
