@@ -125,7 +125,7 @@ def cluster_section(engines: frozenset[str] = ENGINES) -> Section:
                 "Who may ask. None: the gateway answers everybody that reaches it.",
             ),
             Key("kubernetes", KUBERNETES, "What `kilocard render kubernetes` and `helm` need to know besides."),
-            Key("ray", RAY, "The Ray cluster of `kilocard control --backend ray` and `kilocard render ray`."),
+            Key("ray", RAY, "The Ray cluster of the backend `ray` and of `kilocard render ray`."),
         ),
         "Cluster",
         private="x-",

@@ -14,7 +14,7 @@ _VERSION = Text(pattern=r"\d+\.\d+\.\d+", advice="write three numbers: 2.60.0", 
 
 RAY = Section(
     RaySpec(),
-    "The Ray cluster of `--backend ray` and of `kilocard render ray`.",
+    "The Ray cluster of the backend `ray` and of `kilocard render ray`.",
     (
         Key("address", _ADDRESS, "Its head. `auto`: of the cluster that this machine is part of, or RAY_ADDRESS."),
         Key("namespace", _NAME, "Parts this file's replicas from those of others on the same Ray cluster."),
