@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kilocard import __version__
 from kilocard.deploy.target import Files, RenderOptions
 from kilocard.deploy.targets import target
 from kilocard.spec.load import load
@@ -14,9 +15,16 @@ CLUSTERS = GOLDEN / "clusters"
 #: target → names of files in tests/golden/clusters/
 GOLDEN_OF: dict[str, tuple[str, ...]] = {
     "kubernetes": ("one-model", "fleet"),
+    "helm": ("one-model", "fleet"),
     "ray": ("one-model", "fleet"),
 }
 CASES = [(name, cluster) for name, clusters in GOLDEN_OF.items() for cluster in clusters]
+
+
+def chart() -> Files:
+    """charts/kilocard: the chart of examples/kubernetes.yaml, of this version."""
+    example = GOLDEN.parent.parent / "examples" / "kubernetes.yaml"
+    return target("helm").render(load(example), RenderOptions(version=__version__))
 
 
 def render(name: str, cluster: str) -> Files:

@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kilocard.core.errors import UsageError
+from kilocard.deploy.helm.render import HELM
 from kilocard.deploy.kubernetes.render import KUBERNETES
 from kilocard.deploy.ray.render import RAY
 from kilocard.deploy.target import Target
 from kilocard.spec.problems import did_you_mean
 
-_ALL: tuple[Target, ...] = (KUBERNETES, RAY)
+_ALL: tuple[Target, ...] = (
+    KUBERNETES,
+    HELM,
+    RAY,
+)  # fmt: skip
 
 TARGETS: Mapping[str, Target] = MappingProxyType({target.name: target for target in _ALL})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.golden_cases import CASES, GOLDEN, GOLDEN_OF, render
+from tests.golden_cases import CASES, GOLDEN, GOLDEN_OF, chart, render
 
 from kilocard.cli.rendered import LIST, Folder
 from kilocard.deploy.targets import TARGETS
@@ -35,3 +35,7 @@ def test_files_end_with_a_newline_and_stay_inside_the_folder(target: str, cluste
     for path, text in render(target, cluster).items():
         assert text.endswith("\n") and not text.endswith("\n\n"), path
         assert not path.startswith("/") and ".." not in path.split("/")
+
+
+def test_the_chart_in_charts_is_that_of_the_example() -> None:
+    assert Folder(GOLDEN.parent.parent / "charts" / "kilocard").news(chart()) == {}

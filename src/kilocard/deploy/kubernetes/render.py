@@ -20,9 +20,14 @@ Object = dict[str, Any]
 _HEAD = "Written by `kilocard render kubernetes`. Change the cluster file and render again."
 
 
+def own_image(spec: ClusterSpec, options: RenderOptions) -> str:
+    """The image with kilocard in it."""
+    return spec.kubernetes.image or f"kilocard:{options.version}"
+
+
 def objects(spec: ClusterSpec, options: RenderOptions) -> dict[str, list[Object]]:
     """All objects, by the file that they belong into."""
-    own = spec.kubernetes.image or f"kilocard:{options.version}"
+    own = own_image(spec, options)
     started = [replica(spec, pool, own) for pool in spec.pools.values() if not pool.exists]
     _names_differ([one.pool.name for one in started])
     found: dict[str, list[Object]] = {}
