@@ -60,10 +60,12 @@ HOUSE = {
     "emulator": room(5, "core wire perf sim metrics net", "msgspec"),
     # several gateway processes on one port: supervisor, link between the processes
     "workers": room(5, "core spec wire metrics engines dispatch scrape net tenancy stores gateway", "msgspec uvloop"),
+    # the loop that keeps replica counts, over a backend and what gateways tell
+    "controller": room(5, "core spec metrics net scaling backends", "msgspec"),
     "cli": room(
         6,
         "core spec wire metrics perf workload engines routing scaling net tenancy dispatch deploy scrape stores sim "
-        "gateway backends bench planner emulator workers",
+        "gateway backends bench planner emulator workers controller",
         "typer rich uvloop msgspec yaml",
     ),
 }

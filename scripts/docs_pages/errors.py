@@ -43,6 +43,7 @@ CLIENT = _client("""
 400 | unsupported_content_type | the route takes `multipart/form-data` | send a form
 400 | bad_framing | not HTTP/1.1, on the admin address | check the URL
 400 | invalid_timeout | `x-kilocard-timeout` is no number of seconds above 0 | send one, or leave it out
+400 | invalid_replicas | PUT `/replicas` with what is no list of replicas | use one version everywhere
 400 | invalid_request | anything else that is wrong with a request | read the message
 401 | missing_api_key | the cluster file has tenants, and no key came | send `Authorization: Bearer KEY`
 401 | invalid_api_key | the key is not known here | check the key and the gateway's address
@@ -52,6 +53,7 @@ CLIENT = _client("""
 403 | local_only | the admin address takes changes only from its own machine, and not from a browser | ask from there
 404 | model_not_found | no such model; the message lists those that exist | use one of them
 404 | no_cluster_file | POST `/reload` of a built-in cluster, or of a worker | ask the process with the file
+404 | no_controller | GET `/scaling` where no controller runs or tells | ask `kilocard up` or `kilocard control`
 404 | unknown_path | no such route here | see [the routes](../gateway.md#routes)
 404 | not_found | anything else that is not there | read the message
 405 | method_not_allowed | inference routes take POST, the admin address GET | use that method

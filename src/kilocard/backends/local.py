@@ -127,7 +127,8 @@ class LocalBackend:
                     continue
                 pools[name] = replace(pool, model=before[name].model)
                 count = sum(status.pool == name and status.state in ACTIVE for status in statuses)
-                if before[name].replicas != pool.replicas:
+                # with `scaling` the count is the controller's alone
+                if pool.scaling is None and (before[name].replicas != pool.replicas or before[name].scaling):
                     count = pool.replicas.min
                 missing[name], too_many = self._roster.change(name, count, statuses)
                 surplus += too_many

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 PLACES = {
     "up": "up:up",
     "gateway": "gateway:gateway",
+    "control": "control:control",
     "emulate": "emulate:emulate",
     "bench": "bench:bench",
     "calibrate": "calibrate:calibrate",

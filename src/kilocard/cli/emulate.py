@@ -57,6 +57,9 @@ def emulate(
     metrics_bytes: Annotated[
         int, typer.Option(help="Pad /metrics to this size; a real vLLM page has about 51000 bytes.")
     ] = 0,
+    load_time: Annotated[
+        float, typer.Option(help="Seconds until it listens, as engines take to load weights.", min=0.0)
+    ] = 0.0,
 ) -> None:
     """Emulated engines: vLLM's API, queues, batching, KV cache and metrics at the speed of a profile, without a model.
 
@@ -74,7 +77,7 @@ def emulate(
         metrics_bytes=metrics_bytes,
     )
     raise_file_limit()  # a thousand engines listen on a thousand sockets, and each has connections
-    run(serve(settings, host=host, port=port, count=count))
+    run(serve(settings, host=host, port=port, count=count, load_time=load_time))
 
 
 def _profile(name: str) -> Profile:

@@ -52,7 +52,9 @@ def gateway(
         notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")
         if started_by_nobody:
             names = ", ".join(started_by_nobody)
-            notes.print(f"[yellow]No endpoints for {names}: `kilocard up` starts replicas, `gateway` does not.[/]")
+            notes.print(
+                f"[yellow]No endpoints for {names}: `kilocard up` or `kilocard control` starts their replicas.[/]"
+            )
         await stopping.wait()
         notes.print("Draining (Ctrl-C again ends at once) …")
         await one.stop()

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from kilocard.cli import status_scaling
 from kilocard.cli.fleet_table import COLOURS, FEW, WORST, choose, left_out, pools_table, replicas_table
 from kilocard.cli.output import print_json, results
 from kilocard.core.errors import KilocardError, UpstreamError, UsageError
@@ -26,14 +27,16 @@ def status(
 ) -> None:
     """Show every model and replica as the gateway sees it now.
 
-    Exit 0: every model has a replica that can serve. Exit 1: some model has none, or the gateway can't be reached.
+    Exit 0: every model has a replica that can serve, or may have none until somebody asks. Exit 1: some model has
+    none, or the gateway can't be reached.
     """
     state = read_state(admin)
     if json:
         print_json(state)
     else:
         show(state, everyone=everyone, pool=pool)
-    served = {pool for replica in state["replicas"] if replica["state"] == "ready" for pool in [replica["pool"]]}
+    served = {replica["pool"] for replica in state["replicas"] if replica["state"] == "ready"}
+    served |= {each["id"] for each in state["pools"] if each.get("sleeps")}
     idle = [model["id"] for model in state["models"] if not served.intersection(model["pools"])]
     if idle:
         raise KilocardError(f"no replica can serve: {', '.join(idle)}")
@@ -91,6 +94,9 @@ def show(state: dict[str, Any], *, everyone: bool = False, pool: str | None = No
     results.print(replicas_table(shown, results.width))
     if len(shown) < len(replicas):
         results.print(left_out(replicas, len(shown)))
+    if scaling := state.get("scaling"):
+        for line in status_scaling.lines(scaling):
+            results.print(line, soft_wrap=True)
     if tenants := state.get("tenants"):
         results.print(_tenants(tenants))
 

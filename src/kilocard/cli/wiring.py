@@ -15,6 +15,12 @@ from kilocard.backends import models
 from kilocard.backends.local import LocalBackend
 from kilocard.cli.records import Records
 from kilocard.cli.traces import tracing
+from kilocard.controller.controller import Controller
+from kilocard.controller.lease import FileLease
+from kilocard.controller.memory import MemoryFile
+from kilocard.controller.meters import ControllerMeters
+from kilocard.controller.sources import InProcess
+from kilocard.controller.view import view
 from kilocard.core.errors import UsageError
 from kilocard.engines.registry import engine
 from kilocard.gateway.key_meters import KeyMeters
@@ -22,6 +28,7 @@ from kilocard.gateway.parts import Part
 from kilocard.gateway.reloader import Reloaded
 from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
+from kilocard.gateway.signals import signals
 from kilocard.gateway.sources import nowhere
 from kilocard.metrics.render import Counter, Family
 from kilocard.scrape.discovery.configured import configured
@@ -176,6 +183,7 @@ class LocalCluster:
         fetch_model = partial(models.fetch, progress=sys.stderr)
         self.backend = LocalBackend(spec, self.gateway.apply, self.log_dir, engine, default_model=fetch_model)
         self.gateway.plane.on_drained = self.backend.idle
+        self.controller: Controller | None = None
         self._one_change_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
@@ -187,6 +195,8 @@ class LocalCluster:
         except BaseException:
             await self.stop()
             raise
+        self.controller = self._controller()
+        self.controller.start()
 
     async def reload(self, spec: ClusterSpec) -> Reloaded:
         """Gateway and replicas follow another cluster file. Raises KilocardError with nothing changed."""
@@ -195,12 +205,30 @@ class LocalCluster:
             spec, waiting = self.backend.as_started(spec)
             await self.backend.change(spec, lambda: done.append(self.gateway.reload(spec)))
         self.spec = self.gateway.spec
+        if self.controller is not None:
+            self.controller.adopt(self.spec)
         return Reloaded(done[0].changed, [*done[0].restart, *waiting])
 
     async def stop(self) -> None:
-        """Requests finish, then engines stop."""
+        """No more decisions, requests finish, then engines stop."""
+        if self.controller is not None:
+            await self.controller.close(finished=True)
         await self.gateway.stop()
         await self.backend.close()
+        if self.controller is not None:
+            await self.controller.release()
+
+    def _controller(self) -> Controller:
+        """It asks the gateway of this process. Two of these can't have one port, so its lease is always to be had."""
+        plane = self.gateway.plane
+        files = store_path(self.spec).parent / f"controller-{self.gateway.port}"
+        controller = Controller(
+            self.spec, self.backend, InProcess(lambda: signals(plane)), FileLease(files.with_suffix(".lock")),
+            MemoryFile(files.with_suffix(".json")), outlives=False,
+        )  # fmt: skip
+        ControllerMeters(controller, plane.telemetry.registry)
+        self.gateway.scaling = lambda: view(controller) if controller.keepers else None
+        return controller
 
     def _describe(self) -> dict[str, dict[str, Any]]:
         return {

@@ -14,8 +14,11 @@ from kilocard.emulator.settings import Settings
 GRACE = 5.0
 
 
-async def serve(settings: Settings, *, host: str, port: int, count: int) -> None:
-    """Listen, print one address a line on stderr, end gracefully on SIGTERM or SIGINT, at once on the second."""
+async def serve(settings: Settings, *, host: str, port: int, count: int, load_time: float = 0.0) -> None:
+    """Listen, print one address a line on stderr, end gracefully on SIGTERM or SIGINT, at once on the second.
+
+    `load_time`: seconds before it listens.
+    """
     stopping = asyncio.Event()
     asked = 0
 
@@ -27,6 +30,11 @@ async def serve(settings: Settings, *, host: str, port: int, count: int) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    if load_time > 0:
+        print(f"Loading, for {load_time:g} s.", file=sys.stderr, flush=True)
+        await asyncio.wait([asyncio.ensure_future(stopping.wait())], timeout=load_time)
+        if stopping.is_set():
+            return
     fleet = Fleet(count, settings)
     urls = await fleet.start(host, port)
     # What exists now stays; a full collection in mid-stream would be seen as a stall.

@@ -8,18 +8,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kilocard.core.errors import MethodNotAllowed, NotFound, SpecError
+from kilocard.core.errors import ClientError, MethodNotAllowed, NotFound, SpecError
 from kilocard.core.reading import GatewayReading
+from kilocard.core.roll import Roll
 from kilocard.gateway.admin_guard import only_from_here
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.reloader import Reloader
 from kilocard.gateway.signals import signals
 from kilocard.gateway.state import state
+from kilocard.gateway.told import Told
 from kilocard.metrics.render import CONTENT_TYPE
 from kilocard.net.server import Answer, Reply, Request
 from kilocard.spec.problems import path_text
 
 _JSON = "application/json"
+_decode_roll = msgspec.json.Decoder(Roll).decode
 
 
 class Overview(Protocol):
@@ -34,13 +37,22 @@ class Overview(Protocol):
 
     async def signals(self) -> GatewayReading: ...
 
+    def scaling(self) -> dict[str, Any] | None:
+        """What a controller has decided and why; None: there is none that we know of."""
+
 
 class OneGateway:
-    """`describe` gives what a backend knows of its replicas, by id."""
+    """`describe` gives what a backend knows of its replicas, by id; `scaling` what a controller shows."""
 
-    def __init__(self, plane: Plane, describe: Callable[[], dict[str, dict[str, Any]]] = dict) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        describe: Callable[[], dict[str, dict[str, Any]]] = dict,
+        scaling: Callable[[], dict[str, Any] | None] = lambda: None,
+    ) -> None:
         self._plane = plane
         self._describe = describe
+        self.scaling = scaling
 
     @property
     def ready(self) -> bool:
@@ -50,18 +62,20 @@ class OneGateway:
         return self._plane.telemetry.registry.render()
 
     async def state(self) -> dict[str, Any]:
-        return state(self._plane, self._plane.clock(), self._describe())
+        return state(self._plane, self._plane.clock(), self._describe()) | {"scaling": self.scaling()}
 
     async def signals(self) -> GatewayReading:
         return signals(self._plane)
 
 
 class Admin:
-    """Handler for net.server.Server. `reloader` gives who reads the cluster file again, if there is one."""
+    """Handler for net.server.Server. `reloader` gives who reads the cluster file again, if there is one; `told` hears
+    of replicas that a controller in another process keeps."""
 
-    def __init__(self, overview: Overview, reloader: Callable[[], Reloader | None] = lambda: None) -> None:
+    def __init__(self, overview: Overview, reloader: Callable[[], Reloader | None], told: Told) -> None:
         self._overview = overview
         self._reloader = reloader
+        self._told = told
 
     async def __call__(self, request: Request, reply: Reply) -> Answer:
         overview = self._overview
@@ -69,7 +83,9 @@ class Admin:
             only_from_here(reply.peer, request.headers)
             if request.method == "POST" and request.path == "/reload":
                 return await self._reload()
-            raise MethodNotAllowed("The admin address only answers GET, and POST /reload.")
+            if request.method == "PUT" and request.path == "/replicas":
+                return self._replicas(request.body)
+            raise MethodNotAllowed("The admin address only answers GET, POST /reload and PUT /replicas.")
         if request.path == "/healthz":
             return Answer(200, _JSON, '{"status":"ok"}')
         if request.path == "/readyz":
@@ -80,9 +96,29 @@ class Admin:
             return Answer(200, _JSON, msgspec.json.encode(await overview.state()))
         if request.path == "/signals":
             return Answer(200, _JSON, msgspec.json.encode(await overview.signals()))
+        if request.path == "/scaling":
+            return self._scaling()
         if request.path == "/reload":
             raise MethodNotAllowed("/reload takes POST.")
-        raise NotFound("The admin address has /healthz, /readyz, /metrics, /state and /signals.", code="unknown_path")
+        raise NotFound(
+            "The admin address has /healthz, /readyz, /metrics, /state, /signals and /scaling.", code="unknown_path"
+        )
+
+    def _scaling(self) -> Answer:
+        scaling = self._overview.scaling()
+        if scaling is None:
+            raise NotFound(
+                "No controller is known here: `kilocard up` and `kilocard control` have one.", code="no_controller"
+            )
+        return Answer(200, _JSON, msgspec.json.encode(scaling))
+
+    def _replicas(self, body: bytes) -> Answer:
+        try:
+            roll = _decode_roll(body)
+        except msgspec.MsgspecError as error:
+            raise ClientError(f"This is no list of replicas: {error}.", code="invalid_replicas") from error
+        self._told.take(roll)
+        return Answer(200, _JSON, '{"status":"ok"}')
 
     async def _reload(self) -> Answer:
         """Waits for it: what has changed, or everything that is wrong with the file."""

@@ -32,6 +32,7 @@ from kilocard.gateway.state import FleetMeters
 from kilocard.gateway.takeover import judged
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.gateway.tls_connection import TlsConnection
+from kilocard.gateway.told import Told
 from kilocard.net.server import Server
 from kilocard.scrape.poller import Poller
 from kilocard.spec.model import ClusterSpec
@@ -118,7 +119,12 @@ class Gateway:
         self._admission = Admission(spec, self.apply)
         self._sources = Sources(self._admission.apply, self._depart)
         self._listeners: list[asyncio.Server] = []
-        self._admin = Server(Admin(OneGateway(self.plane, describe), lambda: self.reloader), idle_timeout=30.0)
+        #: replicas that a controller elsewhere keeps
+        self._told = Told(self._admission.apply)
+        #: what a controller in this process shows
+        self.scaling: Callable[[], dict[str, Any] | None] = self._told.scaling
+        overview = OneGateway(self.plane, lambda: self._told.describe() | describe(), lambda: self.scaling())
+        self._admin = Server(Admin(overview, lambda: self.reloader, self._told), idle_timeout=30.0)
 
     def _standings(self) -> Standings:
         plane = self.plane

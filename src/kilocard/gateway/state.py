@@ -50,7 +50,13 @@ def state(plane: Plane, now: float, describe: dict[str, dict[str, Any]]) -> dict
         },
         "models": [{"id": model["name"], **model} for model in snapshot["models"]],
         "pools": [
-            {"id": pool["name"], "engine": plane.spec.pools[pool["name"]].engine, **pool} for pool in snapshot["pools"]
+            {
+                "id": pool["name"],
+                "engine": plane.spec.pools[pool["name"]].engine,
+                "sleeps": not pool["replicas"] and plane.spec.pools[pool["name"]].sleeps,
+                **pool,
+            }
+            for pool in snapshot["pools"]
         ],
         "replicas": replicas,
         "quarantine": snapshot["quarantine"],

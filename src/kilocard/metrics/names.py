@@ -241,6 +241,35 @@ CONFIG_GENERATION = Metric(
 CONFIG_INFO = Metric(
     "kilocard_config_info", "gauge", "Always 1; the hash of the cluster file is in the label.", ("hash",)
 )
+REPLICAS_WANTED = Metric(
+    "kilocard_pool_replicas_wanted", "gauge", "Replicas that the controller wants; pools with `scaling` only.",
+    ("pool",), merge="max",
+)  # fmt: skip
+REPLICAS = Metric(
+    "kilocard_pool_replicas", "gauge",
+    "Replicas as the controller sees them: pending (wanted, can't be started yet), starting, loading, ready, failing, "
+    "draining.",
+    ("pool", "phase"), merge="max",
+)  # fmt: skip
+SCALED_REPLICAS = Metric(
+    "kilocard_scaled_replicas_total", "counter", "Replicas that the controller has started (up) and drained (down).",
+    ("pool", "direction"),
+)  # fmt: skip
+SCALING_DECISIONS = Metric(
+    "kilocard_scaling_decisions_total", "counter", "Decisions about a pool's replicas, one a second, by reason.",
+    ("pool", "reason"),
+)  # fmt: skip
+CONTROLLER_LEADS = Metric(
+    "kilocard_controller_leads", "gauge", "1 for the controller that acts, 0 for one that stands by.", merge="max"
+)
+CONTROLLER_LOOK_AGE = Metric(
+    "kilocard_controller_look_age_seconds", "gauge", "Since the controller last looked at everything; about 1.",
+    merge="max",
+)  # fmt: skip
+CONTROLLER_ERRORS = Metric(
+    "kilocard_controller_errors_total", "counter",
+    "What the controller tried and failed at: observe, decide, start, drain, record, lease, look.", ("where",),
+)  # fmt: skip
 BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in the label.", ("version",), merge="max")
 
 #: every family, in the order of the page
@@ -256,5 +285,7 @@ ALL: tuple[Metric, ...] = (
     KEYS, KEY_SOURCE_UP, KEY_SOURCE_AGE,
     TLS_NOT_AFTER, TLS_RELOADS, TLS_HANDSHAKES,
     CONFIG_RELOADS, CONFIG_LAST_OK, CONFIG_LOADED_AT, CONFIG_GENERATION, CONFIG_INFO,
+    REPLICAS_WANTED, REPLICAS, SCALED_REPLICAS, SCALING_DECISIONS, CONTROLLER_LEADS, CONTROLLER_LOOK_AGE,
+    CONTROLLER_ERRORS,
     BUILD_INFO,
 )  # fmt: skip

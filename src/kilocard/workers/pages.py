@@ -88,8 +88,12 @@ class Pages:
             "workers": [_worker(hand, answer) for hand, answer in zip(supervisor.hands, answers, strict=True)],
         }
         self._describe_replicas(out["replicas"])
+        out["scaling"] = self.scaling()
         out["tenants"] = tenants(supervisor.spec.tenants, self._standings())
         return out
+
+    def scaling(self) -> dict[str, Any] | None:
+        return self._supervisor.told.scaling()
 
     async def signals(self) -> GatewayReading:
         """What the workers know together. One that does not answer is missing, and with it what it had counted."""

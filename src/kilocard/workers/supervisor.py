@@ -23,6 +23,7 @@ from kilocard.gateway.parts import Part
 from kilocard.gateway.reloader import Reloaded, Reloader
 from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.gateway.takeover import judged
+from kilocard.gateway.told import Told
 from kilocard.net.server import Server
 from kilocard.spec.dump import dump
 from kilocard.spec.model import ClusterSpec
@@ -73,11 +74,13 @@ class Supervisor:
         self.config = ConfigStatus()
         #: follows the cluster file and answers POST /reload, where it is set
         self.reloader: Reloader | None = None
-        self.pages = Pages(self, describe)
+        #: replicas that a controller in another process keeps
+        self.told = Told(self._admission.apply)
+        self.pages = Pages(self, lambda: self.told.describe() | describe())
         #: others that live as long as this one
         self.parts: list[Part] = []
         self._started: list[Part] = []
-        self._admin = Server(Admin(self.pages, lambda: self.reloader), idle_timeout=30.0)
+        self._admin = Server(Admin(self.pages, lambda: self.reloader, self.told), idle_timeout=30.0)
         self._lives = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = True
