@@ -107,6 +107,8 @@ class Plane:
         self._poller = poller
         self._probes = Probes(self)
         self._numbers = itertools.count(1)
+        #: requests that became an exchange
+        self.received = 0
         self.id_prefix = secrets.token_hex(6).encode()
         #: replicas that the cluster file has no more: forgotten when their last request has ended
         self._departing: set[str] = set()
@@ -325,6 +327,7 @@ class Plane:
         model = inbound.model
         exchange = Exchange(self, client, inbound, self._meters.get(model) or self._other_meters, number, now)
         self.exchanges[number] = exchange
+        self.received += 1
         client.current = exchange  # before it is dispatched: it may end at once
         if not client.request_id:
             client.request_id = exchange.request_id

@@ -98,6 +98,8 @@ class FleetMeters:
         self._prefix_tokens = registry.counter(names.PREFIX_TOKENS)
         self._prefix_expected = registry.counter(names.PREFIX_EXPECTED)
         self._trust = registry.gauge(names.PREFIX_TRUST)
+        self._received = registry.counter(names.RECEIVED).only
+        self._under_way = registry.gauge(names.UNDER_WAY).only
         self._connections = registry.gauge(names.OPEN_CONNECTIONS).only
         self._buffered = registry.gauge(names.BUFFERED_BYTES).only
         self._scrape_failures = registry.counter(names.SCRAPE_FAILURES)
@@ -125,6 +127,8 @@ class FleetMeters:
         for name, (tokens, expected) in plane.dispatcher.stats.prefixes.items():
             self._prefix_tokens.labels(name).value = tokens
             self._prefix_expected.labels(name).value = expected
+        self._received.value = plane.received
+        self._under_way.set(len(plane.exchanges))
         self._connections.set(len(plane.connections))
         self._buffered.set(plane.buffered)
         for pool, count in plane.dispatcher.stats.deaths.items():

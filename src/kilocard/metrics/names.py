@@ -47,6 +47,11 @@ REQUESTS = Metric(
     "Requests that ended, by outcome: ok, client_error, client_gone, refused, timeout, upstream_error.",
     ("model", "pool", "outcome"),
 )  # fmt: skip
+RECEIVED = Metric(
+    "kilocard_received_requests_total", "counter",
+    "Requests that wanted a replica: each is in kilocard_requests_total when it has ended, and under way until then.",
+)  # fmt: skip
+UNDER_WAY = Metric("kilocard_requests_under_way", "gauge", "Requests that have not ended, held ones included.")
 TTFT = Metric(
     "kilocard_time_to_first_token_seconds", "histogram",
     "From the whole request read to the first content byte sent on, hold included.", ("model",), TTFT_BUCKETS,
@@ -274,8 +279,9 @@ BUILD_INFO = Metric("kilocard_build_info", "gauge", "Always 1; the version is in
 
 #: every family, in the order of the page
 ALL: tuple[Metric, ...] = (
-    REQUESTS, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS, RETRIES, RETRIES_DENIED, REFUSED,
-    INTERNAL_ERRORS, REPLICA_DEATHS, QUARANTINED, HEDGES, LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
+    REQUESTS, RECEIVED, UNDER_WAY, TTFT, ITL, E2E, HOLD_TIME, PROMPT_TOKENS, GENERATION_TOKENS,
+    RETRIES, RETRIES_DENIED, REFUSED, INTERNAL_ERRORS, REPLICA_DEATHS, QUARANTINED, HEDGES,
+    LIMITED, LIMIT_USED, LIMIT_REMAINING, STORE_ERRORS,
     LIMIT_STORE_UP, LIMIT_GATEWAYS, LIMITS_ALONE,
     REPLICA_IN_FLIGHT, REPLICA_RUNNING, REPLICA_WAITING, REPLICA_KV_USAGE, REPLICA_STATE, REPLICA_SAMPLE_AGE,
     DECISIONS, DECISION_TIME, PREFIX_TOKENS, PREFIX_EXPECTED, PREFIX_TRUST,

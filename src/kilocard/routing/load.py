@@ -64,7 +64,7 @@ class ReplicaLoad:
     """
 
     __slots__ = (
-        "_excess", "_in_flight_at_sample", "_known_at_sample", "_known_before", "_learned", "_offset",
+        "_excess", "_heard_at", "_in_flight_at_sample", "_known_at_sample", "_known_before", "_learned", "_offset",
         "_pending_at_sample", "_queued_before", "_slack", "_unknown", "_unknown_at_sample", "_waiting_base", "context",
         "decode", "foreign", "handicap", "id", "in_flight", "interval", "kv_per_token", "kv_usage", "max_running",
         "peers", "pending", "prefill", "sample", "sampled_at", "stale", "waiting",
@@ -87,7 +87,9 @@ class ReplicaLoad:
         self.handicap = 0.0
         #: the last reading, None when there is none or it is stale
         self.sample: LoadSample | None = None
+        #: when that was true, and when we heard of it
         self.sampled_at = -UNBOUNDED
+        self._heard_at = -UNBOUNDED
         self.stale = True
         self.kv_usage: float | None = None
         #: share of the KV cache that one token takes; 0: unknown
@@ -173,9 +175,10 @@ class ReplicaLoad:
             self.waiting = 0.0
 
     def scraped(self, now: float, sample: LoadSample) -> None:
-        """A reading of its gauges has come."""
+        """A reading of its gauges has come. Its age counts from when it was true (`sample.at`), not from now."""
         self.sample = sample
-        self.sampled_at = now
+        self._heard_at = now
+        self.sampled_at = at = sample.at if sample.at < now else now
         self.stale = False
         self.kv_usage = sample.kv_usage
         if sample.kv_tokens:
@@ -186,6 +189,8 @@ class ReplicaLoad:
         self._compare(sample)
         self._learn(sample.running, sample.waiting, sample.kv_usage)
         self._settle()
+        if now - at > FADE_FROM * self.interval:
+            self.grow_old(now)
 
     def shared(self, now: float, peers: Peers) -> None:
         """News of what other workers have there."""
@@ -194,7 +199,7 @@ class ReplicaLoad:
         self.prefill += peers.prefill - old.prefill
         self.decode += peers.decode - old.decode
         self.context += peers.context - old.context
-        if self.sample is not None and now - self.sampled_at <= PEER_LAG:
+        if self.sample is not None and now - self._heard_at <= PEER_LAG:
             self._compare(self.sample)
         self._settle()
 

@@ -273,6 +273,7 @@ def test_a_damaged_line_is_named(line: list[Any]) -> None:
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), policy=st.sampled_from(["queue_depth", "round_robin", "adaptive"]))
 def test_that_prompts_are_recorded_changes_no_decision_of_a_policy_that_does_not_ask(seed: int, policy: str) -> None:
+    """GW-3."""
     world = World(Random(seed), policy)
     for _ in range(120):
         world.step()

@@ -195,6 +195,9 @@ class World:
                 assert model.hold.by_tenant() == mine, "INV-5: each held request waits in the queue of its own model"
         assert self.dispatcher.held == len(self.held), "INV-5"
         assert self.dispatcher.live == len(self.held) + len(self.sent), "INV-2: nothing is forgotten"
+        stats = self.dispatcher.stats
+        ended = sum(stats.ends.values()) + sum(stats.refusals.values())
+        assert len(self.asked) == ended + self.dispatcher.live, "INV-24: who arrived has ended or is there"
         assert len(self.dispatcher._room._deadlines) <= 2 * HOLD_MAX * len(fleet.queues) + 66, (
             "INV-11: memory is bounded"
         )

@@ -121,6 +121,7 @@ def test_both_engines_give_the_same(
     ahead: bool,
     prefix_cache: bool,
 ) -> None:
+    """SIM-8."""
     profile = replace(PROFILE, kv_tokens=16 * blocks, max_num_seqs=seqs, max_num_batched_tokens=budget)
     limits: dict[str, Any] = {
         "prefix_cache": prefix_cache,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from small_cluster import FAST, arrivals, numbers, played, scenario
 
 from kilocard.core.errors import UsageError
-from kilocard.dispatch.events import Arrived, Event, Scraped
+from kilocard.dispatch.events import Event, Scraped
 from kilocard.sim.collector import CANCELLED, COMPLETED, FAILED, UNFINISHED
 from kilocard.sim.scenario import Signals
 from kilocard.spec.model import HedgeSpec, Timeouts
@@ -89,31 +88,11 @@ def events_of(cluster_scenario: Any, requests: list[WorkloadRequest]) -> list[Ev
     return seen
 
 
-def test_a_reading_is_as_old_as_the_signals_say_and_comes_as_often() -> None:
-    signals = Signals(scrape_s=2.0, delay_s=0.5, jitter=0.2)
-    readings = [e for e in events_of(scenario(1, signals=signals), arrivals(5, 100)) if isinstance(e, Scraped)]
-    assert len(readings) > 5
-    for reading in readings:
-        assert reading.sample is not None
-        assert reading.now - reading.sample.at == pytest.approx(0.5)
-    gaps = [after.now - before.now for before, after in pairwise(readings)]
-    assert all(1.6 <= gap <= 2.4 for gap in gaps)
-    assert len({round(gap, 6) for gap in gaps}) > 3  # jitter
-
-
 def test_a_partition_hides_the_gauges_and_nothing_else() -> None:
     found = events_of(scenario(2, faults=["partition p-0 at=2 for=3"]), arrivals(20, 200))
     lost = [e for e in found if isinstance(e, Scraped) and e.sample is None]
     assert lost
     assert all(e.replica == "p-0" and 2 <= e.now <= 5.1 for e in lost)
-
-
-def test_no_policy_sees_how_long_an_answer_will_be() -> None:
-    """The longest answers in the world change nothing that the dispatcher is told of a request when it comes."""
-    requests = arrivals(20, 50)
-    other = [replace(each, output_tokens=500) for each in requests]
-    one, two = ([e for e in events_of(scenario(2), work) if isinstance(e, Arrived)] for work in (requests, other))
-    assert one == two
 
 
 # faults

@@ -12,6 +12,7 @@ from small_cluster import FAST, SLO, arrivals, numbers, played, scenario
 
 from kilocard.dispatch.record import answer_list, to_list
 from kilocard.dispatch.replay import Setup, check, header
+from kilocard.routing.registry import POLICIES
 from kilocard.sim.cluster import gateway_seed
 from kilocard.sim.recorded import recorded_requests
 from kilocard.sim.report import report
@@ -19,13 +20,20 @@ from kilocard.workload.request import WorkloadRequest
 
 SCRIPT = """
 import json
+from dataclasses import replace
 from small_cluster import arrivals, numbers, scenario
-faults = ["crash p-1 at=3 restart=1"]
-print(json.dumps(numbers(scenario(4, "adaptive", gateways=3, seed=7, faults=faults), arrivals(50, 300))))
+from kilocard.routing.registry import POLICIES
+
+faults = ["crash p-1 at=3 restart=1", "partition p-2 at=1 for=2"]
+shared = {n: tuple(100 * (n % 9) + block for block in range(4)) for n in range(300)}
+requests = [replace(each, input_tokens=4 * 256 + each.input_tokens, blocks=shared[n], block_tokens=256, tenant=str(n % 3))
+            for n, each in enumerate(arrivals(50, 300))]
+print(json.dumps({policy: numbers(scenario(4, policy, gateways=3, seed=7, faults=faults), requests) for policy in POLICIES}))
 """
 
 
 def test_two_runs_give_the_same_bytes_whatever_the_hash_seed_is() -> None:
+    """SIM-2."""
     outputs = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
@@ -34,7 +42,9 @@ def test_two_runs_give_the_same_bytes_whatever_the_hash_seed_is() -> None:
         for seed in ("1", "2")
     }  # fmt: skip
     assert len(outputs) == 1
-    assert json.loads(outputs.pop())["completed"] > 250
+    found = json.loads(outputs.pop())
+    assert set(found) == set(POLICIES)
+    assert all(each["completed"] > 250 for each in found.values())
 
 
 def test_another_seed_is_another_run() -> None:
@@ -139,6 +149,7 @@ def logged(seed: int) -> list[list[object]]:
 
 
 def test_a_replay_decides_as_the_simulators_gateway_did() -> None:
+    """SIM-5."""
     found = check(logged(5))
     assert found.requests == 300
     assert found.decisions > 300
