@@ -26,9 +26,12 @@ from kilocard.routing.registry import POLICIES
 
 faults = ["crash p-1 at=3 restart=1", "partition p-2 at=1 for=2"]
 shared = {n: tuple(100 * (n % 9) + block for block in range(4)) for n in range(300)}
-requests = [replace(each, input_tokens=4 * 256 + each.input_tokens, blocks=shared[n], block_tokens=256, tenant=str(n % 3))
-            for n, each in enumerate(arrivals(50, 300))]
-print(json.dumps({policy: numbers(scenario(4, policy, gateways=3, seed=7, faults=faults), requests) for policy in POLICIES}))
+requests = [
+    replace(each, input_tokens=1024 + each.input_tokens, blocks=shared[n], block_tokens=256, tenant=str(n % 3))
+    for n, each in enumerate(arrivals(50, 300))
+]
+made = {policy: scenario(4, policy, gateways=3, seed=7, faults=faults) for policy in POLICIES}
+print(json.dumps({policy: numbers(each, requests) for policy, each in made.items()}))
 """
 
 
