@@ -22,11 +22,12 @@ def test_transition_table() -> None:
 def test_policies_and_constants() -> None:
     for name in POLICIES:
         assert f"`{name}`" in ROUTING
-    formula = (
-        f"{QUEUE_WEIGHT:.0f} × waiting + n + F + prefill tokens/{1 / PREFILL_PER_REQUEST:.0f}"
-        f" + output tokens/{1 / DECODE_PER_REQUEST:.0f} + {KV_WEIGHT:.0f} × KV use + handicap"
+    own = (
+        f"n + prefill tokens/{1 / PREFILL_PER_REQUEST:.0f} + output tokens/{1 / DECODE_PER_REQUEST:.0f}"
+        f" + {KV_WEIGHT:.0f} × own KV share + handicap"
     )
-    assert formula in ROUTING
+    gauges = f"belief × ({QUEUE_WEIGHT:.0f} × waiting + F + {KV_WEIGHT:.0f} × KV use beyond our own)"
+    assert own in ROUTING and gauges in ROUTING
 
 
 def test_every_invariant_is_named_in_a_test_and_names_one_that_exists() -> None:
