@@ -1,9 +1,10 @@
 """`python -m benchmarks.simulate`: how fast the simulator is, and how that grows with requests and with replicas.
 
 The same load per replica each time, so a cluster of ten times the size has ten times the requests a second. CPU time
-of this process, not the wall clock: others may use the machine. Run it alone all the same, or caches are shared.
+of a process for each point, not the wall clock: others may use the machine. Run it alone all the same, or caches are
+shared. Of whichever kilocard this Python has: plain, or compiled (scripts/install-compiled).
 
-    python -m benchmarks.simulate                         # the two series, some minutes
+    python -m benchmarks.simulate                         # both series, some 4 minutes in plain Python
     python -m benchmarks.simulate --requests 1000000 --replicas 1000      # one point
 """
 
@@ -13,6 +14,7 @@ import argparse
 import gc
 import json
 import resource
+import subprocess
 import sys
 from random import Random
 from time import process_time
@@ -28,8 +30,11 @@ from kilocard.workload.arrivals import Poisson
 from kilocard.workload.generate import generate
 from kilocard.workload.mixes import read_mix
 
-#: (requests, replicas)
-GROWTH = ((10_000, 100), (30_000, 100), (100_000, 100), (100_000, 10), (100_000, 100), (100_000, 1000))
+#: (requests, replicas): more requests for the same replicas, then more replicas for the same 25 s of virtual time
+GROWTH = (
+    (10_000, 100), (100_000, 100), (100_000, 1000), (300_000, 1000), (1_000_000, 1000),
+    (1_000, 10), (10_000, 100), (100_000, 1000), (400_000, 4000),
+)  # fmt: skip
 
 
 def measure(o: argparse.Namespace, requests: int, replicas: int) -> dict[str, Any]:
@@ -65,6 +70,13 @@ def measure(o: argparse.Namespace, requests: int, replicas: int) -> dict[str, An
     }
 
 
+def _apart(requests: int, replicas: int) -> dict[str, Any]:
+    """In a process of its own, with this one's options: memory is each point's."""
+    argv = [*sys.argv[1:], "--requests", str(requests), "--replicas", str(replicas), "--json"]
+    done = subprocess.run([sys.executable, "-m", "benchmarks.simulate", *argv], stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(done.stdout)[0])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
@@ -80,10 +92,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
-    points = ((o.requests or 100_000, o.replicas or 100),) if o.requests or o.replicas else GROWTH
+    one = bool(o.requests or o.replicas)
     found = []
-    for requests, replicas in points:
-        point = measure(o, requests, replicas)
+    for requests, replicas in ((o.requests or 100_000, o.replicas or 100),) if one else GROWTH:
+        point = measure(o, requests, replicas) if one else _apart(requests, replicas)
         found.append(point)
         if not o.json:
             print(
