@@ -19,10 +19,12 @@ from pathlib import Path
 
 from benchmarks.bench_truth import guidellm, kilocard_bench, vllm_bench
 from benchmarks.bench_truth.load import Load
-from benchmarks.bench_truth.measured import Measured
+from benchmarks.bench_truth.measured import Lost, Measured
 from benchmarks.bench_truth.server import Engine, serving
 
 CACHE = Path.home() / ".cache" / "kilocard-benchmarks"
+#: a tool that lost requests measures again, so often at most
+TRIES = 4
 #: name, Measured's field, how far apart tools may be, judged with answers of one length, and of many
 COMPARED = (
     ("output tok/s", "output_tokens_per_s", 0.03, True, False),
@@ -77,11 +79,19 @@ def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
             for spread, concurrency in points:
                 # another order in each round: who comes first has the cooler processor
                 for name in chosen[repeat % len(chosen) :] + chosen[: repeat % len(chosen)]:
-                    seed += 1
                     requests = concurrency * options.waves * (2 if spread else 1)  # chance has to even out
-                    load = Load(concurrency, options.input, options.output, spread, requests, seed)
-                    measured.append((load, tools[name](url, load)))
-                    print(f"{_named(load)}  {_line(measured[-1][1])}", file=sys.stderr)
+                    for _ in range(TRIES):
+                        seed += 1
+                        load = Load(concurrency, options.input, options.output, spread, requests, seed)
+                        try:
+                            measured.append((load, tools[name](url, load)))
+                        except Lost as lost:
+                            print(f"{_named(load)}  {lost}: measured again", file=sys.stderr)
+                            continue
+                        print(f"{_named(load)}  {_line(measured[-1][1])}", file=sys.stderr)
+                        break
+                    else:
+                        raise SystemExit(f"{name} lost requests {TRIES} times")
     if options.json:
         options.json.write_text(json.dumps([asdict(load) | asdict(each) for load, each in measured], indent=1))
     return print_table(measured)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.bench_truth.load import Load
-from benchmarks.bench_truth.measured import Measured
+from benchmarks.bench_truth.measured import Lost, Measured
 from benchmarks.bench_truth.server import NAME, Engine, ask
 
 
@@ -51,7 +51,7 @@ def run(program: Path, engine: Engine, url: str, load: Load, folder: Path) -> Me
     (benchmark,) = json.loads(out.read_text())["benchmarks"]
     said = {name: value["successful"] for name, value in benchmark["metrics"].items() if _is_counted(value)}
     if said["request_latency"]["count"] != load.requests:
-        raise SystemExit(f"guidellm: {said['request_latency']['count']} of {load.requests} requests were answered")
+        raise Lost(f"guidellm: {said['request_latency']['count']} of {load.requests} requests were answered")
     return Measured(
         "GuideLLM",
         load.requests,

@@ -20,3 +20,7 @@ class Measured:
     #: by the tool's own count, for one request: two tools that count differently did not do the same work
     input_tokens: float
     output_tokens: float
+
+
+class Lost(Exception):
+    """A tool lost requests: what it says is of another load than the others'. Now and then GuideLLM 0.8.1 does."""
