@@ -60,13 +60,13 @@ def main() -> int:
 
 
 def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
+    chosen = options.tools.split(",")
+    program = guidellm.install(engine, options.cache) if "guidellm" in chosen else Path()
     tools = {
         "kilocard": lambda url, load: kilocard_bench.run(url, load, folder),
         "vllm": lambda url, load: vllm_bench.run(engine, url, load, folder),
         "guidellm": lambda url, load: guidellm.run(program, engine, url, load, folder),
     }
-    chosen = options.tools.split(",")
-    program = guidellm.install(engine, options.cache) if "guidellm" in chosen else Path()
     measured: list[tuple[Load, Measured]] = []
     server = nullcontext(options.url) if options.url else serving(engine, 8, folder / "vllm.log")
     with server as url:
