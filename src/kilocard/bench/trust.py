@@ -13,6 +13,8 @@ def distrust(results: Results, measured: Measured) -> str | None:
         return f"Nothing was measured: {measured.ended_early or 'no request was answered'}."
     if not any(point.completed for point in points):
         return _unanswered(results, measured)
+    if all(point.errors > point.completed for point in points):
+        return _mostly_failed(results)
     limited = next((point.client.limited for point in points if point.client.limited), None)
     if limited is not None:
         return f"The load tester was the limit, so the numbers are not the server's: {limited}"
@@ -22,6 +24,14 @@ def distrust(results: Results, measured: Measured) -> str | None:
     if measured.ended_early is not None and measured.stopped:
         return f"Partial: {measured.ended_early}"
     return None
+
+
+def _mostly_failed(results: Results) -> str:
+    """At a high load a server may refuse what it can't take. One that fails most at every load is ill, or asked wrongly."""
+    failed = sum(point.errors for point in results.points)
+    kinds = dict.fromkeys(kind for point in results.points for kind in point.errors_by_kind)
+    answered = sum(point.completed for point in results.points)
+    return f"Most requests failed at every load, {failed} of {failed + answered}: {', '.join(kinds)}"
 
 
 def _unanswered(results: Results, measured: Measured) -> str:

@@ -187,8 +187,9 @@ def bench(
     `kilocard bench http://127.0.0.1:8000 --out run1` asks one request at a time, then 1, 2, 4, … at once, until more
     load gives no more throughput. Use the lengths of your own traffic (`--input`, `--output`): they decide everything.
 
-    Numbers are refused rather than guessed: exit code 1 when this program was the limit, when every request failed or
-    when the numbers contradict each other; 2 for bad input. Ctrl-C stops and keeps what was measured (exit code 1).
+    Numbers are refused rather than guessed: exit code 1 when this program was the limit, when most requests failed at
+    every load or when the numbers contradict each other; 2 for bad input. Ctrl-C stops and keeps what was measured
+    (exit code 1).
     """
     if compare is not None:
         if url is not None:

@@ -34,6 +34,15 @@ def test_where_all_failed_the_failure_is_told_and_not_the_client() -> None:
     assert told == "No request was answered: no tokens"
 
 
+def test_a_run_in_which_most_requests_failed_is_no_measurement() -> None:
+    told = distrust(run(record(), record(error="refused: 503"), record(error="refused: 503")), Measured())
+    assert told == "Most requests failed at every load, 2 of 3: refused: 503"
+
+
+def test_as_many_answers_as_failures_are() -> None:
+    assert distrust(run(record(), record(error="refused: 503")), Measured()) is None
+
+
 def test_answers_longer_than_the_window_are_told_as_that() -> None:
     told = distrust(run(record(error=CUT_OFF)), Measured())
     assert told == "No answer ended within 4 s: give a longer --duration, or a smaller --output"
