@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import cProfile
+import gc
 import hashlib
 import os
 import pstats
@@ -83,7 +84,8 @@ class Bench:
         self.plane: Plane = gateway.plane
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
         body = request_body(stream=False, tokens=64)
-        self.request = head.encode() + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        framing = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        self.request = head.encode() + framing + body
         self.answer = completion()
         self.clients = [ClientConnection(self.plane) for _ in range(CLIENTS)]
         self.wires = [Wire() for _ in self.clients]
@@ -154,6 +156,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--profile", type=int, default=0, help="lines of cProfile's table; the times are then too long")
     options = parser.parse_args()
+    # as cli/running.py has it
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     variants: Any = VARIANTS[-1:] if options.profile else VARIANTS
     print("| on | µs a request | other threads, µs |\n|---|---:|---:|")
     for name, gateway_keys, limits in variants:

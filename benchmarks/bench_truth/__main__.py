@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.bench_truth import guidellm, kilocard_bench, vllm_bench
+from benchmarks.bench_truth.engine_says import Counters, EngineSays
 from benchmarks.bench_truth.load import Load
 from benchmarks.bench_truth.measured import Lost, Measured
 from benchmarks.bench_truth.server import Engine, serving
@@ -68,6 +69,7 @@ def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
         "guidellm": lambda url, load: guidellm.run(program, engine, url, load, folder),
     }
     measured: list[tuple[Load, Measured]] = []
+    engine_said: list[EngineSays] = []
     server = nullcontext(options.url) if options.url else serving(engine, 8, folder / "vllm.log")
     with server as url:
         # prompts that the server has not seen in an earlier run either
@@ -83,8 +85,10 @@ def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
                     for _ in range(TRIES):
                         seed += 1
                         load = Load(concurrency, options.input, options.output, spread, requests, seed)
+                        before = Counters.read(url)
                         try:
                             measured.append((load, tools[name](url, load)))
+                            engine_said.append(before.until(Counters.read(url)))
                         except Lost as lost:
                             print(f"{_named(load)}  {lost}: measured again", file=sys.stderr)
                             continue
@@ -93,8 +97,12 @@ def agreement(engine: Engine, options: argparse.Namespace, folder: Path) -> int:
                     else:
                         raise SystemExit(f"{name} lost requests {TRIES} times")
     if options.json:
-        options.json.write_text(json.dumps([asdict(load) | asdict(each) for load, each in measured], indent=1))
-    return print_table(measured)
+        rows = zip(measured, engine_said, strict=True)
+        document = [asdict(load) | asdict(each) | {"engine": asdict(said)} for (load, each), said in rows]
+        options.json.write_text(json.dumps(document, indent=1))
+    failed = print_table(measured)
+    print_engine(measured, engine_said)
+    return failed
 
 
 def print_table(measured: list[tuple[Load, Measured]]) -> int:
@@ -119,6 +127,20 @@ def print_table(measured: list[tuple[Load, Measured]]) -> int:
         counts = [statistics.fmean(getattr(each, name) for each in own) for name in ("input_tokens", "output_tokens")]
         print(f"- {tool}: {counts[0]:.1f} in, {counts[1]:.1f} out")
     return int(failed)
+
+
+def print_engine(measured: list[tuple[Load, Measured]], engine_said: list[EngineSays]) -> None:
+    """Each tool beside what the engine counted while that tool measured. Medians over the repeats."""
+    print("\n| load | tool | TPOT: tool, engine | off | e2e: tool, engine | off |\n|---|---|---:|---:|---:|---:|")
+    rows = [(load, each, said) for (load, each), said in zip(measured, engine_said, strict=True)]
+    for place in dict.fromkeys((_named(load), each.tool) for load, each, _ in rows):
+        here = [(each, said) for load, each, said in rows if (_named(load), each.tool) == place]
+        cells = []
+        for field in ("tpot_s", "e2e_s"):
+            tool, engine = (statistics.median(getattr(pair[side], field) for pair in here) for side in (0, 1))
+            off = statistics.median(getattr(each, field) / getattr(said, field) - 1 for each, said in here)
+            cells.append(f"{_shown(field, tool)}, {_shown(field, engine)} | {off:+.1%}")
+        print(f"| {place[0]} | {place[1]} | {' | '.join(cells)} |")
 
 
 def knees(engine: Engine, sizes: list[int], folder: Path) -> int:
