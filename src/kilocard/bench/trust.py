@@ -27,7 +27,7 @@ def distrust(results: Results, measured: Measured) -> str | None:
 
 
 def _mostly_failed(results: Results) -> str:
-    """At a high load a server may refuse what it can't take. One that fails most at every load is ill, or asked wrongly."""
+    """At a high load a server may refuse what it can't take. One failing most at every load is ill, or asked amiss."""
     failed = sum(point.errors for point in results.points)
     kinds = dict.fromkeys(kind for point in results.points for kind in point.errors_by_kind)
     answered = sum(point.completed for point in results.points)
