@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
+
+#: texts that some reader of YAML takes for something else: PyYAML writes 1e3 and 0o17 bare, and Go reads numbers
+_ANOTHER_TYPE = re.compile(
+    r"[-+]?0[xXoObB][0-9a-fA-F_]+|[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|[yYnN]|(?i:yes|no|on|off|true|false|null)|~|"
+)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -20,6 +27,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     # Block style only where it keeps every byte: no space before a line's end, no tab or control character.
+    if _ANOTHER_TYPE.fullmatch(value):
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'")
     block = "\n" in value and "\t" not in value and not any(line != line.rstrip() for line in value.split("\n"))
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if block else None)
 

@@ -6,6 +6,7 @@ reads the value there is right for every value that the renderer only passes thr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -29,6 +30,11 @@ CANDIDATES = (
     "pools.*.placement.runtime_class", "models.*.pools.*", "tenants.*.limits.*", "tenants.*.model_limits.*",
     "kubernetes.image", "kubernetes.hub_secret", "kubernetes.monitoring_namespace", "kubernetes.model_cache.claim",
 )  # fmt: skip
+#: texts that pass through: begins like a name, so it is no path, no flag and not empty; printable ASCII without $,
+#: which is filled in
+PLAIN_TEXT = r"^[A-Za-z0-9][ -#%-~]*$"
+#: numbers that Helm and kilocard write alike have a fraction, and no exponent
+FRACTIONS = (0.001, 1000.0)
 #: libyaml's where it is there: ten times as fast
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: in front of every mark: a word that no cluster file has
@@ -93,6 +99,10 @@ def _candidates(document: Document) -> Iterator[Knob]:
     for number, (place, value) in enumerate(leaves(document)):
         path = ".".join(part.replace(".", "_") for part in place)
         if isinstance(value, bool) or not any(fnmatchcase(path, each) for each in CANDIDATES):
+            continue
+        if isinstance(value, str) and not re.match(PLAIN_TEXT, value):
+            continue
+        if isinstance(value, float) and (value.is_integer() or not FRACTIONS[0] <= value <= FRACTIONS[1]):
             continue
         if isinstance(value, int):
             yield Knob(number, place, int, FIRST_NUMBER + number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kilocard.deploy.helm.knobs import Knob
+from kilocard.deploy.helm.knobs import FRACTIONS, PLAIN_TEXT, Knob
 from kilocard.deploy.helm.values import Document, Place, at
 from kilocard.spec.kinds import Kind, Text, Whole
 from kilocard.spec.sections import Named, Section, Weights
@@ -13,8 +13,6 @@ from kilocard.spec.table import cluster_section
 
 Schema = dict[str, Any]
 
-#: begins like a name, so it is no path, no flag and not empty; printable ASCII without $, which is filled in
-PLAIN_TEXT = r"^[A-Za-z0-9][ -#%-~]*$"
 LONGEST_TEXT = 4000
 LARGEST_NUMBER = 1_000_000_000
 
@@ -60,16 +58,15 @@ def _knob(knob: Knob, value: Any, values: Document) -> Schema:
             schema["allOf"] = [{"pattern": f"^(?:{own})$"}]
         return schema
     if knob.kind is float:
-        # Whole numbers are written without a point by Helm and with one by kilocard.
-        least, most = (0.001, 1000.0)
+        least, most = FRACTIONS
         return schema | {"type": "number", "minimum": least, "maximum": most, "not": {"type": "integer"}}
-    least, most = (kind.least, kind.most) if isinstance(kind, Whole) else (min(1, value), LARGEST_NUMBER)
+    low, high = (kind.least, kind.most) if isinstance(kind, Whole) else (min(1, value), LARGEST_NUMBER)
     *way, last = knob.place
     if last == "min":
-        most = at(values, (*way, "max"))
+        high = at(values, (*way, "max"))
     elif last == "max":
-        least = max(value, at(values, (*way, "min")))
-    return schema | {"type": "integer", "minimum": least, "maximum": most}
+        low = max(value, at(values, (*way, "min")))
+    return schema | {"type": "integer", "minimum": low, "maximum": high}
 
 
 def _kind_at(place: Place) -> tuple[Kind, str]:
