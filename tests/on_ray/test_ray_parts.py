@@ -23,30 +23,37 @@ def test_a_replica_over_two_nodes_lives_and_dies_as_one(nodes: Any, tmp_path: Pa
     spec = one_pool(gpus=GpuSpec(tensor=1, pipeline=2), family=str(tmp_path / "family"))
 
     def pids() -> list[int]:
-        return [*family_of(tmp_path / "family-0"), *family_of(tmp_path / "family-1")]
+        """Of both parts; none while one of them has not written its own."""
+        try:
+            return [*family_of(tmp_path / "family-0"), *family_of(tmp_path / "family-1")]
+        except (OSError, ValueError):
+            return []
+
+    async def next_pids(fleet: Fleet, founds: int, before: list[int]) -> list[int]:
+        await fleet.until(lambda: fleet.kinds().count("Found") == founds)
+        await fleet.until(lambda: len(pids()) == 6 and set(pids()).isdisjoint(before))
+        return pids()
 
     async def test() -> None:
-        pair = [nodes.add(cpus=1, gpus=1), nodes.add(cpus=1, gpus=1)]
-        async with running(nodes, spec, engine=PartEngine()) as fleet:
-            await fleet.until_ready("p-0")
-            await fleet.until((tmp_path / "family-1").exists)
-            first = pids()
-            assert all(map(is_alive, first))
-            os.kill(first[3], signal.SIGKILL)  # the engine of the second part
-            await fleet.until(lambda: fleet.kinds() == ["Found", "Lost", "Found"])
-            assert "part 1 on 127.0.0" in fleet.news[1].reason
-            await all_gone(first)
-            await fleet.until(lambda: set(pids()).isdisjoint(first))
-            second = pids()
-            pair.append(nodes.add(cpus=1, gpus=1))
-            nodes.kill(pair[1])
-            await fleet.until(lambda: fleet.kinds() == ["Found", "Lost", "Found", "Lost", "Found"])
-            await all_gone(second)
-            await fleet.until(lambda: set(pids()).isdisjoint(second))
-            third = pids()
-        await all_gone(third)
-        for one in pair:
-            nodes.remove(one)
+        mine = [nodes.add(cpus=1, gpus=1), nodes.add(cpus=1, gpus=1)]
+        try:
+            async with running(nodes, spec, engine=PartEngine()) as fleet:
+                first = await next_pids(fleet, 1, [])
+                assert all(map(is_alive, first))
+                os.kill(first[3], signal.SIGKILL)  # the engine of the second part
+                second = await next_pids(fleet, 2, first)
+                assert fleet.kinds() == ["Found", "Lost", "Found"]
+                assert "part 1 on 127.0.0" in fleet.news[1].reason
+                await all_gone(first)
+                mine.append(nodes.add(cpus=1, gpus=1))
+                nodes.kill(mine[1])
+                third = await next_pids(fleet, 3, second)
+                assert fleet.kinds() == ["Found", "Lost", "Found", "Lost", "Found"]
+                await all_gone(second)
+            await all_gone(third)
+        finally:
+            for one in mine:
+                nodes.remove(one)
 
     run(test)
 

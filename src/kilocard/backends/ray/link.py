@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ from kilocard.backends.ray.shape import NodeRoom, Shape
 from kilocard.core.errors import BackendError
 
 T = TypeVar("T")
+#: seconds for the head to take a connection
+HEAD_SECONDS = 5.0
 #: seconds for a node to tell its facts: a worker process has to start there
 FACTS_SECONDS = 120.0
 #: seconds for an actor's process to start and import kilocard
@@ -73,6 +76,14 @@ class Link:
 
     async def open(self) -> None:
         """Raises BackendError where no cluster answers, or one of another Ray or Python."""
+        host, _, port = (os.environ.get("RAY_ADDRESS", "") if self.address == "auto" else self.address).rpartition(":")
+        if host and port.isdecimal():  # Ray itself would wait for minutes
+            try:
+                async with asyncio.timeout(HEAD_SECONDS):
+                    _, writer = await asyncio.open_connection(host, int(port))
+                writer.close()
+            except (OSError, TimeoutError) as error:
+                raise self._nobody(f"nobody answers there ({error or 'time-out'})") from error
         await self._do(self._open)
 
     def _open(self) -> None:
@@ -85,11 +96,14 @@ class Link:
                 include_dashboard=False,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise BackendError(
-                f"no Ray cluster at {self.address} that we can use: {first_line(error)}. Start one with "
-                "`ray start --head` (`kilocard render ray` writes all commands), or set ray.address or RAY_ADDRESS"
-            ) from error
+            raise self._nobody(first_line(error)) from error
         ray.cloudpickle.register_pickle_by_value(node_facts)  # kilocard may be missing there, and is to be told so
+
+    def _nobody(self, why: str) -> BackendError:
+        return BackendError(
+            f"no Ray cluster at {self.address} that we can use: {why}. Start one with `ray start --head` "
+            "(`kilocard render ray` writes all commands), or set ray.address or RAY_ADDRESS"
+        )
 
     async def close(self) -> None:
         """Lets go of the cluster; what is detached runs on."""
