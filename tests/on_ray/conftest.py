@@ -55,10 +55,14 @@ class Nodes:
 
 
 @pytest.fixture(scope="session")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """A head; tests add nodes to it."""
+def ray_is_here() -> None:
     if not importlib.util.find_spec("ray") or not importlib.util.find_spec("ray.cluster_utils"):
         part_missing("Ray is not installed here: run scripts/test-ray, which makes an environment of its own")
+
+
+@pytest.fixture(scope="session")
+def nodes(ray_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """A head; tests add nodes to it."""
     home = tmp_path_factory.mktemp("home")
     # what raylets and so the actors inherit
     os.environ["PYTHONPATH"] = os.pathsep.join(

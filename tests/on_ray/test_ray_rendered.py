@@ -11,11 +11,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
 from free_ports import free_port
 from kilocard.deploy.ray.render import render
 from kilocard.deploy.target import RenderOptions
 from kilocard.spec.parse import parse
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "ray"
 NODES = """
 import json, ray, sys
 ray.init(address=sys.argv[1], _node_ip_address="127.0.0.1", configure_logging=False, log_to_driver=False)
@@ -80,3 +84,17 @@ def two_nodes(address: str, folder: Path) -> list[dict[str, Any]]:
         said = [(folder / f"{name}.log").read_text() for name in ("head", "worker-2-gpus-A100")]
         assert time.monotonic() < end, (done, said)
         time.sleep(1)
+
+
+@pytest.mark.parametrize("cluster", ["one-model", "fleet"])
+def test_ray_serve_reads_the_ray_services_application(ray_is_here: None, cluster: str) -> None:
+    """With its own classes, which refuse fields that they don't know."""
+    from ray.llm._internal.serve.core.configs.llm_config import LLMConfig  # ray.serve.llm itself wants vLLM
+    from ray.serve.schema import ServeDeploySchema
+
+    file = GOLDEN / cluster / "kuberay/rayservice.yaml"
+    [service] = yaml.safe_load_all(file.read_text())
+    config = yaml.safe_load(service["spec"]["serveConfigV2"])
+    ServeDeploySchema.model_validate(config)
+    models = [LLMConfig(**one) for one in config["applications"][0]["args"]["llm_configs"]]
+    assert models and all(model.model_loading_config.model_source for model in models)
