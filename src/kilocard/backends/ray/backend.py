@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from kilocard.backends.base import ReplicaStatus, Report
+from kilocard.backends.base import ACTIVE, ReplicaStatus, Report
 from kilocard.backends.gpus import GpuLedger, Inventory
 from kilocard.backends.ray.berth import End
 from kilocard.backends.ray.link import Link, Place
@@ -101,7 +101,8 @@ class RayBackend:
             raise
         for replica, place in found.items():
             await self._adopt(replica, place)
-        have = Counter(steward.plan.pool.name for steward in self._stewards.values())
+        await asyncio.gather(*(steward.known.wait() for steward in self._stewards.values()))
+        have = Counter(status.pool for status in self.replicas() if status.state in ACTIVE)
         self._begin({name: max(0, pool.replicas.min - have[name]) for name, pool in pools.items()})
 
     async def _adopt(self, replica: str, place: Place) -> None:

@@ -45,10 +45,13 @@ class Node:
 
 @dataclass(slots=True)
 class Place:
-    """A placement group of ours."""
+    """A placement group of ours.
+
+    What is made is noted here at once, in Ray's thread: whoever gives up in between still releases all of it.
+    """
 
     name: str
-    group: PlacementGroup
+    group: PlacementGroup | None = None
     #: handles of the actors in it; the first owns the replica
     actors: tuple[Any, ...] = ()
 
@@ -143,22 +146,25 @@ class Link:
 
     # ---- places
 
-    async def reserve(self, replica: str, shape: Shape) -> Place:
-        """Returns at once; see progress."""
+    def place(self, replica: str) -> Place:
+        """Of a name that was never used: a name is free again only some time after its group is gone."""
         self._places += 1
-        name = f"{self._prefix}{replica}#{self._places}"  # a name is free again only some time after its group is gone
+        return Place(f"{self._prefix}{replica}#{self._places}")
+
+    async def reserve(self, place: Place, shape: Shape) -> None:
+        """Returns at once; see progress."""
         labels = [dict(shape.labels)] * len(shape.bundles) if shape.labels else None
 
-        def make() -> PlacementGroup:
-            return placement_group(
+        def make() -> None:
+            place.group = placement_group(
                 [dict(bundle) for bundle in shape.bundles],
                 strategy=shape.strategy,
-                name=name,
+                name=place.name,
                 lifetime=self._lifetime,
                 **({"bundle_label_selector": labels} if labels else {}),
             )
 
-        return Place(name, await self._do(make))
+        await self._do(make)
 
     async def progress(self, place: Place) -> Progress:
         table = await self._do(lambda: placement_group_table(place.group))
@@ -185,12 +191,12 @@ class Link:
             )
             return made.remote(*arguments)
 
-        def make() -> tuple[Any, ...]:
+        def make() -> None:
             parts = tuple(actor(PartHost, rank, f"{place.name}/{rank}", plan, rank) for rank in range(1, plan.parts))
-            return (actor(ReplicaHost, 0, place.name, plan, parts), *parts)
+            place.actors = (actor(ReplicaHost, 0, place.name, plan, parts), *parts)
 
         try:
-            place.actors = await self._do(make)
+            await self._do(make)
             async with asyncio.timeout(HOST_SECONDS):
                 await answer(place.actors[0].begin.remote())
         except TimeoutError as error:
@@ -217,8 +223,9 @@ class Link:
             for actor in place.actors:
                 with contextlib.suppress(ray.exceptions.RayError):
                     ray.kill(actor)
-            with contextlib.suppress(ray.exceptions.RayError, ValueError):
-                remove_placement_group(place.group)
+            if place.group is not None:
+                with contextlib.suppress(ray.exceptions.RayError, ValueError):
+                    remove_placement_group(place.group)  # ends actors in it, too
 
         await self._do(end)
 

@@ -50,6 +50,8 @@ class Steward:
         self.plan = plan
         self.berth = Berth(plan.replica, plan.pool.start, clock())
         self.stopped = asyncio.Event()
+        #: its host has spoken, or it will not
+        self.known = asyncio.Event()
         self._link = link
         self._versions = versions
         self._report = report
@@ -101,6 +103,8 @@ class Steward:
                 self._report(instruction.change)
             else:
                 self._todo.append(instruction)
+        if isinstance(event, Heard | HostGone):
+            self.known.set()
         self._wake.set()
 
     def idle(self) -> None:
@@ -164,9 +168,10 @@ class Steward:
         try:
             nodes = [node.room for node in await self._link.nodes()]
             self._shape = shape(self.plan.pool, self.plan.engine, nodes)
-            self._place = await self._link.reserve(self.plan.replica, self._shape)
+            place = self._place = self._link.place(self.plan.replica)
+            await self._link.reserve(place, self._shape)
             pause = FIRST_LOOK
-            while (progress := await self._link.progress(self._place)).nodes is None:
+            while (progress := await self._link.progress(place)).nodes is None:
                 self.tell(Waits(self._clock(), waiting_for(self._shape, nodes, progress.infeasible)))
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.5, LAST_LOOK)
