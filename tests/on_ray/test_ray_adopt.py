@@ -16,7 +16,8 @@ from fleet import Fleet, all_gone, family_of, run, running
 
 from fake_engine import is_alive, one_pool
 from kilocard.backends.base import ReplicaState as S
-from kilocard.spec.model import ClusterSpec
+from kilocard.core.errors import EngineError
+from kilocard.spec.model import ClusterSpec, ReplicaRange
 
 TESTS = Path(__file__).parent.parent
 
@@ -78,6 +79,34 @@ def test_replicas_of_a_pool_that_is_gone_from_the_file_are_drained(nodes: Any, n
             await second.until(lambda: second.states() == {"p-0": S.STOPPED})
             assert second.news == []
         await all_gone(family_of(family))
+
+    run(test)
+
+
+def test_the_cluster_file_is_followed(nodes: Any, node: Any) -> None:
+    """A new pool starts, one that is gone drains, a range is followed; arguments wait for a restart."""
+    old = one_pool(grace=0.2)
+    pool = old.pools["p"]
+    more = {"p": replace(pool, replicas=ReplicaRange(2, 2), args={"load": 1}), "q": replace(pool, name="q")}
+
+    async def test() -> None:
+        async with running(nodes, old) as fleet:
+            await fleet.until_ready("p-0")
+            new = nodes.add(cpus=2)
+            try:
+                spec, waiting = fleet.backend.as_started(replace(old, pools=more))
+                assert waiting == ["pools.p.args"]
+                await fleet.backend.change(spec, lambda: None)
+                await fleet.until_ready("p-0", "p-1", "q-0")
+                bad = replace(pool, name="r", args={"impossible": True})
+                with pytest.raises(EngineError):
+                    await fleet.backend.change(replace(spec, pools={"r": bad}), lambda: None)
+                assert fleet.states()["q-0"] is S.READY, "nothing was changed"
+                await fleet.backend.change(replace(spec, pools={"p": spec.pools["p"]}), lambda: None)
+                await fleet.until(lambda: fleet.states()["q-0"] is S.STOPPED)
+                assert fleet.states()["p-1"] is S.READY
+            finally:
+                nodes.remove(new)
 
     run(test)
 

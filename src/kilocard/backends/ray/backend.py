@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from kilocard.backends.as_started import as_started
 from kilocard.backends.base import ACTIVE, ReplicaStatus, Report
 from kilocard.backends.gpus import GpuLedger, Inventory
 from kilocard.backends.ray.berth import End
@@ -54,11 +55,14 @@ class RayBackend:
         self._clock = clock
         self._detached = detached
         self._link = Link(address or spec.ray.address, namespace or spec.ray.namespace, detached)
+        self._engine_named = engines
         self._engines = {name: engines(pool.engine) for name, pool in spec.pools.items()}
         ours = {name: pool for name, pool in spec.pools.items() if self._starts(pool)}
         # Ray counts GPUs; nothing is taken from this ledger
         ledger = GpuLedger(Inventory((), "Ray places replicas"))
         self._roster = Roster(ours, spec.pools.keys() - ours.keys(), lambda pool: 0, ledger)
+        #: our pools as the file had them when they began, and the model names that their replicas were told
+        self._started = dict(ours)
         self._served = {name: served_names(spec, name) for name in ours}
         self._versions = Versions(self._link, lambda: self._roster.pools, lambda pool: self._engines[pool.name])
         self._stewards: dict[str, Steward] = {}
@@ -89,8 +93,8 @@ class RayBackend:
         Versions of all nodes are compared first, unless something runs already: then they are when the next is started.
         """
         pools = self._roster.pools
-        for name, pool in pools.items():
-            self._engines[name].launch(pool, Placement("127.0.0.1", 1), self._served[name])
+        for name in pools:
+            self._check(name)
         await self._link.open()
         try:
             found = await self._link.find()
@@ -131,6 +135,50 @@ class RayBackend:
         self._begin({pool: missing})
         for replica in surplus:
             self._stewards[replica].tell(End(self._clock(), f"scaled down to {count}", True))
+
+    def _check(self, name: str) -> None:
+        """Arguments that no engine would take are an error now, not a crash loop later."""
+        self._engines[name].launch(self._roster.pools[name], Placement("127.0.0.1", 1), self._served[name])
+
+    # ---- another cluster file
+
+    def as_started(self, spec: ClusterSpec) -> tuple[ClusterSpec, list[str]]:
+        """See as_started: what `change` is to be given, and what waits for a restart."""
+        return as_started(spec, self._started, self._served)
+
+    async def change(self, spec: ClusterSpec, take_over: Callable[[], None]) -> None:
+        """As LocalBackend.change. Replicas that find no room are pending, so only an EngineError comes before
+        `take_over`, with nothing changed."""
+        engines, roster, statuses = dict(self._engines), self._roster, self.replicas()
+        self._engines.update((name, self._engine_named(pool.engine)) for name, pool in spec.pools.items())
+        ours = {name: pool for name, pool in spec.pools.items() if self._starts(pool)}
+        before = dict(roster.pools)
+        new = ours.keys() - before.keys()
+        self._served.update((name, served_names(spec, name)) for name in new)
+        roster.pools.clear()
+        roster.pools.update(ours)
+        try:
+            for name in new:
+                self._check(name)
+        except BaseException:
+            roster.pools.clear()
+            roster.pools.update(before)
+            self._engines = engines
+            raise
+        roster.not_ours = frozenset(spec.pools.keys() - ours.keys())
+        self._started = {name: self._started.get(name, pool) for name, pool in ours.items()}
+        missing: dict[str, int] = {}
+        surplus = [status.id for status in statuses if status.pool in before.keys() - ours.keys()]
+        for name, pool in ours.items():
+            count = sum(status.pool == name and status.state in ACTIVE for status in statuses)
+            if name in new or before[name].replicas != pool.replicas:
+                count = pool.replicas.min
+            missing[name], too_many = roster.change(name, count, statuses)
+            surplus += too_many
+        take_over()
+        self._begin(missing)
+        for replica in surplus:
+            self._stewards[replica].tell(End(self._clock(), "the cluster file wants fewer replicas", True))
 
     def _begin(self, wanted: dict[str, int]) -> list[str]:
         seats = self._roster.seat(wanted)
