@@ -39,7 +39,14 @@ def test_rendered_scripts_make_one_cluster(nodes: Any, tmp_path: Path) -> None:
         "placement": {"node_selector": {"gpu-type": "A100"}},
     }
     files = render(
-        parse({"pools": {"chat": pool}, "ray": {"port": port, "object_store": 80 * 2**20}}), RenderOptions("1.2.3")
+        parse(
+            {
+                "gateway": {"allow_open": True},
+                "pools": {"chat": pool},
+                "ray": {"port": port, "object_store": 80 * 2**20},
+            }
+        ),
+        RenderOptions("1.2.3"),
     )
     running = []
     try:
