@@ -144,6 +144,7 @@ def test_no_replica_runs_on_the_head_and_the_controller_does() -> None:
     assert (head["rayStartParams"]["num-cpus"], head["rayStartParams"]["num-gpus"]) == ("0", "0")
     ray, controller = head["template"]["spec"]["containers"]
     assert "kilocard control /etc/kilocard/cluster.yaml --backend ray" in controller["command"][-1]
+    assert head["template"]["spec"]["shareProcessNamespace"] is True, "else Ray does not find the node that it is on"
     shared = {"name": "ray", "mountPath": "/tmp/ray"}
     assert shared in ray["volumeMounts"] and shared in controller["volumeMounts"]
 

@@ -105,7 +105,8 @@ class Link:
     def _nobody(self, why: str) -> BackendError:
         return BackendError(
             f"no Ray cluster at {self.address} that we can use: {why}. Start one with `ray start --head` "
-            "(`kilocard render ray` writes all commands), or set ray.address or RAY_ADDRESS"
+            "(`kilocard render ray` writes all commands), or set ray.address or RAY_ADDRESS; this machine has to be a "
+            "node of it (`ray start --address=HEAD:PORT --num-cpus=0 --num-gpus=0` makes it one without replicas)"
         )
 
     async def close(self) -> None:

@@ -97,6 +97,8 @@ def head(spec: ClusterSpec, image: str) -> Object:
             "metadata": {"labels": LABELS},
             "spec": {
                 "enableServiceLinks": False,
+                # a program of Ray finds the node that it is on among the processes that it sees
+                "shareProcessNamespace": True,
                 "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                 "containers": [ray_head, controller],
                 "volumes": [
