@@ -31,6 +31,7 @@ def ray_service(spec: ClusterSpec, replicas: Sequence[Replica], image: str) -> O
     head = cluster["headGroupSpec"]["template"]["spec"]
     head["containers"] = head["containers"][:1]  # Serve has a controller of its own
     head["containers"][0]["ports"].append({"name": "serve", "containerPort": 8000})
+    del head["shareProcessNamespace"]
     head["volumes"] = [volume for volume in head["volumes"] if volume["name"] in ("ray", "shm")]
     return {
         "apiVersion": "ray.io/v1",
