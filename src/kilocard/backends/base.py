@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from kilocard.core.replica import Change
+from kilocard.spec.model import ClusterSpec
 
 Report = Callable[[Change], None]
 
@@ -128,3 +129,17 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Stop everything and forget nothing: afterwards all replicas are `stopped`. Safe to repeat."""
+
+
+class FollowingBackend(Backend, Protocol):
+    """A backend that follows a changed cluster file while replicas run."""
+
+    def as_started(self, spec: ClusterSpec) -> tuple[ClusterSpec, list[str]]:
+        """What `change` is to be given, and the keys that wait for a restart of the replicas (see as_started.py)."""
+
+    async def change(self, spec: ClusterSpec, take_over: Callable[[], None]) -> None:
+        """Pools that are new start, those that are gone drain and stop, others follow `replicas.min` and `max`.
+
+        Whatever may fail comes first and changes nothing. Then `take_over` tells whoever routes, then replicas are
+        started and drained.
+        """

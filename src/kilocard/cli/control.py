@@ -28,7 +28,9 @@ def control(
         list[str] | None,
         typer.Option(help="Admin address of a gateway; once for each of them. Default: gateway.admin of the file."),
     ] = None,
-    ray_address: Annotated[str, typer.Option(help="The Ray cluster; auto: RAY_ADDRESS, else this machine's.")] = "auto",
+    ray_address: Annotated[
+        str | None, typer.Option(help="The Ray cluster's head, or auto. Default: ray.address of the file.")
+    ] = None,
     listen: Annotated[
         str | None, typer.Option(help="host:port for /metrics, /scaling and /healthz of its own. Default: none.")
     ] = None,

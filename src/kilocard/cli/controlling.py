@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kilocard.backends import models
-from kilocard.backends.base import Backend, ReplicaState, Report
+from kilocard.backends.base import FollowingBackend, ReplicaState, Report
 from kilocard.backends.local import LocalBackend
 from kilocard.cli.wiring import cache_dir, store_path
 from kilocard.controller.announcer import Announcer
@@ -37,7 +37,7 @@ ASK_EVERY = 0.5
 BACKENDS = ("local", "ray", "kubernetes")
 
 
-def backend_of(kind: str, spec: ClusterSpec, report: Report, log_dir: Path, address: str) -> Backend:
+def backend_of(kind: str, spec: ClusterSpec, report: Report, log_dir: Path, address: str | None) -> FollowingBackend:
     """Raises UsageError for one that there is not, or not here."""
     if kind == "local":
         fetch_model = partial(models.fetch, progress=sys.stderr)
@@ -60,7 +60,7 @@ def backend_of(kind: str, spec: ClusterSpec, report: Report, log_dir: Path, addr
 class ControlledCluster:
     """`file` is what makes two controllers two of one cluster. `admins`: base URLs of the gateways' admin listeners."""
 
-    def __init__(self, spec: ClusterSpec, file: Path, kind: str, admins: Sequence[str], address: str) -> None:
+    def __init__(self, spec: ClusterSpec, file: Path, kind: str, admins: Sequence[str], address: str | None) -> None:
         self.spec = spec
         name = hashlib.sha256(f"{kind} {file.resolve()}".encode()).hexdigest()[:12]
         self.log_dir = cache_dir() / "logs" / f"control-{name}"
@@ -105,13 +105,9 @@ class ControlledCluster:
     async def reload(self, spec: ClusterSpec) -> Reloaded:
         """Pools follow another cluster file. Raises KilocardError with nothing changed."""
         changed = list(differences(self.spec, spec))
-        waiting: list[str] = []
         async with self._one_change_at_a_time:
-            if isinstance(self.backend, LocalBackend):
-                spec, waiting = self.backend.as_started(spec)
-                await self.backend.change(spec, lambda: None)
-            else:
-                waiting = [key for key in changed if key.startswith("pools") and not _followed(key)]
+            spec, waiting = self.backend.as_started(spec)
+            await self.backend.change(spec, lambda: None)
         self.spec = spec
         if self.controller is not None:
             self.controller.adopt(spec)
@@ -147,8 +143,3 @@ def _shown(controller: Controller, announcer: Announcer) -> dict[str, Any]:
     shown = view(controller)
     shown["controller"]["problems"] += announcer.problems
     return shown
-
-
-def _followed(key: str) -> bool:
-    """Keys of a pool that the controller itself goes by."""
-    return key.split(".")[2:3] in (["replicas"], ["scaling"])

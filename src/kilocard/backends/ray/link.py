@@ -73,6 +73,7 @@ class Link:
         self._lifetime = "detached" if detached else None
         self._prefix = f"kilocard/{namespace}/"
         self._places = 0
+        self._closed = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray")
 
     # ---- the connection
@@ -111,8 +112,10 @@ class Link:
 
     async def close(self) -> None:
         """Lets go of the cluster; what is detached runs on."""
-        await self._do(ray.shutdown)
-        self._thread.shutdown()
+        if not self._closed:
+            self._closed = True
+            await self._do(ray.shutdown)
+            self._thread.shutdown()
 
     # ---- nodes
 
