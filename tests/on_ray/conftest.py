@@ -71,6 +71,7 @@ def nodes(ray_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     os.environ["KILOCARD_HOME"] = str(home)
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ.update(RAY_health_check_period_ms="500", RAY_health_check_timeout_ms="1000")
+    os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112  # Ray spells it so
     made = Nodes()
     try:
         yield made

@@ -93,11 +93,13 @@ def two_nodes(address: str, folder: Path) -> list[dict[str, Any]]:
         time.sleep(1)
 
 
+@pytest.mark.filterwarnings("ignore")  # of Ray and pydantic among themselves
 @pytest.mark.parametrize("cluster", ["one-model", "fleet"])
 def test_ray_serve_reads_the_ray_services_application(ray_is_here: None, cluster: str) -> None:
     """With its own classes, which refuse fields that they don't know."""
-    from ray.llm._internal.serve.core.configs.llm_config import LLMConfig  # ray.serve.llm itself wants vLLM
     from ray.serve.schema import ServeDeploySchema
+
+    from ray.llm._internal.serve.core.configs.llm_config import LLMConfig  # isort: skip  # ray.serve.llm wants vLLM
 
     file = GOLDEN / cluster / "kuberay/rayservice.yaml"
     [service] = yaml.safe_load_all(file.read_text())
