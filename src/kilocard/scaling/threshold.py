@@ -9,7 +9,7 @@ from kilocard.core.signals import ReplicaSignals
 from kilocard.scaling.decision import Numbers, Reason
 from kilocard.scaling.proposal import Proposal
 from kilocard.scaling.view import View, per
-from kilocard.spec.model import ScalingSpec
+from kilocard.spec.scaling import ScalingSpec
 
 Gauge = Callable[[ReplicaSignals], float | None]
 

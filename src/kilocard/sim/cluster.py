@@ -13,6 +13,7 @@ from kilocard.core.load import LoadSample
 from kilocard.dispatch import events as ev
 from kilocard.dispatch.events import Fault
 from kilocard.sim import faults
+from kilocard.sim.autoscaling import Autoscaling
 from kilocard.sim.collector import Collector
 from kilocard.sim.flight import Attempt
 from kilocard.sim.gateway import Gateway, Record
@@ -50,6 +51,7 @@ class Cluster:
         self._turns = Turns(requests)
         self._left = len(requests)
         self._hop = scenario.signals.hop_s
+        self.autoscaling = Autoscaling(self)
         self._progress = progress
         self.gateways = [
             Gateway(
@@ -75,6 +77,7 @@ class Cluster:
         for fault in scenario.faults:
             kernel.at(fault.at_s, self._fault, self._checked(fault))
         kernel.at(0.0, self._look)
+        self.autoscaling.begin()
         self._next(self._turns.first())
         if self._left:
             kernel.run(until_s)
@@ -125,8 +128,30 @@ class Cluster:
         self.servers[server.id] = server
         return server
 
+    def add(self, now: float, pool: str) -> None:
+        """One replica more, which serves when it has loaded."""
+        model = self._pools[pool]
+        self.kernel.at(now + model.load_s, self._up, self._new(model))
+
+    def drain(self, now: float, server: Server) -> None:
+        """Nothing new goes there; it leaves when what it runs has ended. One that loads leaves at once."""
+        server.draining = True
+        if not server.known:
+            self._remove(now, server)
+            return
+        for gateway in self.gateways:
+            gateway.tell(now, ev.ReplicaDraining(now, server.id))
+
+    def grace_over(self, now: float, server: Server) -> None:
+        """A draining replica is stopped, whatever still runs there."""
+        if self.servers.get(server.id) is server:
+            self._crash(now, server, None)
+            self._remove(now, server)
+
     def _up(self, now: float, server: Server) -> None:
         """It serves for the first time, and every gateway hears of it and begins to read it."""
+        if self.servers.get(server.id) is not server:
+            return  # it was not waited for
         server.start(now)
         signals = self.scenario.signals
         for gateway in self.gateways:
@@ -161,8 +186,9 @@ class Cluster:
         del self.servers[server.id]
         server.close(now)
         self.results.gone(server)
-        for gateway in self.gateways:
-            gateway.tell(now, ev.ReplicaGone(now, server.id))
+        if server.known:
+            for gateway in self.gateways:
+                gateway.tell(now, ev.ReplicaGone(now, server.id))
 
     # faults
 
@@ -179,9 +205,8 @@ class Cluster:
 
     def _fault(self, now: float, fault: faults.Fault) -> None:
         if isinstance(fault, faults.Start):
-            pool = self._pools[fault.target]
             for _ in range(fault.replicas):
-                self.kernel.at(now + pool.load_s, self._up, self._new(pool))
+                self.add(now, fault.target)
             return
         server = self.servers.get(fault.target)
         if server is None:
@@ -200,9 +225,7 @@ class Cluster:
                 server.unseen += 1
                 self.kernel.at(now + for_s, self._seen, server)
             case faults.Drain():
-                server.draining = True
-                for gateway in self.gateways:
-                    gateway.tell(now, ev.ReplicaDraining(now, server.id))
+                self.drain(now, server)
 
     def _crash(self, now: float, server: Server, restart_s: float | None) -> None:
         cut = server.crash(now)

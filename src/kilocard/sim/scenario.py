@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kilocard.core.errors import UsageError
 from kilocard.dispatch.config import PoolFacts
 from kilocard.perf.profile import Profile
+from kilocard.sim.autoscaling import Decides
 from kilocard.sim.faults import Fault
 from kilocard.spec.model import ModelSpec, Timeouts
 
@@ -28,6 +29,10 @@ class PoolModel:
     #: from a start (also after a crash) until it serves: process, weights, warm-up
     load_s: float = 60.0
     prefix_cache: bool = True
+    #: makes what decides how many there are, anew for each run; None: the number stays
+    scaler: Callable[[], Decides] | None = None
+    #: a replica that leaves has so long to finish what it runs
+    grace_s: float = 120.0
 
     def __post_init__(self) -> None:
         if self.replicas < 0 or self.load_s < 0:

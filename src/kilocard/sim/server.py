@@ -26,8 +26,8 @@ class Server:
 
     __slots__ = (
         "_at", "_engine", "_finished", "_first", "_kernel", "_local", "_past", "_rate", "_slow", "_token", "_wake_at",
-        "_wake_local", "attempts", "born", "busy_s", "busy_since", "draining", "held_s", "hung_since", "id",
-        "kv_tokens", "longest", "pool", "served", "unseen", "up", "up_s", "up_since",
+        "_wake_local", "attempts", "born", "busy_s", "busy_since", "crashed", "draining", "held_s", "hung_since", "id",
+        "known", "kv_tokens", "longest", "pool", "served", "unseen", "up", "up_s", "up_since",
     )  # fmt: skip
 
     def __init__(self, id: str, pool: PoolModel, kernel: Kernel, first: Tell, finished: Tell) -> None:
@@ -38,6 +38,10 @@ class Server:
         self._finished = finished
         self.up = False
         self.draining = False
+        #: it served once, so gateways know it
+        self.known = False
+        #: down after a crash
+        self.crashed = False
         #: no step ends since then
         self.hung_since: float | None = None
         #: partitions from the scrapers that hold now
@@ -145,7 +149,8 @@ class Server:
 
     def start(self, now: float) -> None:
         """It has loaded and serves."""
-        self.up = True
+        self.up = self.known = True
+        self.crashed = False
         self.up_since = now
 
     def crash(self, now: float) -> list[Attempt]:
@@ -155,6 +160,7 @@ class Server:
         self.attempts.clear()
         self._rest(now)
         self.up = False
+        self.crashed = True
         self.up_s += now - self.up_since
         self._past = self.counts()
         self._new_engine()

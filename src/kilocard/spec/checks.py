@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from kilocard.spec.checks_scaling import check_scaling
 from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ReplicaRange
 from kilocard.spec.problems import Path, Problems, did_you_mean
 from kilocard.spec.units import listen_address, show
@@ -49,24 +50,7 @@ def _check_pool(pool: PoolSpec, path: Path, problems: Problems, written: Callabl
             f"is {pool.replicas.max}, less than min ({pool.replicas.min})",
             "raise max or lower min",
         )
-    scaling = pool.scaling
-    if scaling and scaling.down.threshold >= scaling.up.threshold and not problems.touches((*path, "scaling")):
-        problems.add(
-            (*path, "scaling", "down", "below"),
-            f"is {scaling.down.threshold:g}, not less than up.above ({scaling.up.threshold:g})",
-            "leave a gap between them, or the pool grows and shrinks in turn",
-        )
-    if (
-        scaling
-        and scaling.signal == "kv_usage"
-        and scaling.up.threshold >= 1
-        and not problems.touches((*path, "scaling"))
-    ):
-        problems.add(
-            (*path, "scaling", "up", "above"),
-            f"is {scaling.up.threshold:g}, which kv_usage never passes",
-            "kv_usage is a share from 0 to 1: write e.g. up: {above: 0.85}, down: {below: 0.4}",
-        )
+    check_scaling(pool, path, problems, written)
     if pool.placement.exclusive and not pool.tenants and not problems.touches((*path, "tenants")):
         problems.add(
             (*path, "placement", "exclusive"), "is true, but the pool is everybody's", "add tenants: [name] to the pool"

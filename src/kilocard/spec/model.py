@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kilocard.spec.deployment import KubernetesSpec, PlacementSpec, ResourcesSpec
 from kilocard.spec.ray import RaySpec
+from kilocard.spec.scaling import ScalingSpec
 from kilocard.spec.services import AccessLogSpec, OidcSpec, RecordSpec, TlsSpec, TracingSpec, UsageSpec
 from kilocard.spec.traffic import Limits as Limits
 from kilocard.spec.traffic import Timeouts as Timeouts
@@ -158,20 +159,6 @@ class GpuSpec:
 class ReplicaRange:
     min: int = 1
     max: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleStep:
-    threshold: float
-    for_seconds: float
-    step: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingSpec:
-    signal: str = "waiting"
-    up: ScaleStep = ScaleStep(20.0, 30.0)
-    down: ScaleStep = ScaleStep(5.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from kilocard.spec.kinds import (
     SOME_TIME,
     At,
     Choice,
-    Number,
     Text,
     Whole,
 )
@@ -21,16 +20,13 @@ from kilocard.spec.model import (
     GpuSpec,
     PoolSpec,
     ReplicaRange,
-    ScaleStep,
-    ScalingSpec,
     StartSpec,
 )
 from kilocard.spec.sections import Key, ListOf, Named, Section
 from kilocard.spec.table_deployment import LABEL, PLACEMENT, RESOURCES
 from kilocard.spec.table_model import settle_backoff
-from kilocard.spec.vocabulary import SIGNALS
-
-MOST_REPLICAS = 100_000
+from kilocard.spec.table_scaling import SCALING
+from kilocard.spec.vocabulary import MOST_REPLICAS
 
 GPUS = Section(
     GpuSpec(),
@@ -69,49 +65,6 @@ REPLICAS = Section(
     settle=_settle_replicas,
 )
 
-
-def _scale_step(bound: str, blank: ScaleStep, title: str, doc: str, bound_doc: str) -> Section:
-    return Section(
-        blank,
-        doc,
-        (
-            Key(bound, Number(), bound_doc, field="threshold"),
-            Key("for", DURATION, "For at least this long without a break.", field="for_seconds"),
-            Key("step", Whole(1, MOST_REPLICAS), "Replicas at a time."),
-        ),
-        title,
-    )
-
-
-_AVERAGE = "the signal, averaged over the pool's replicas, is"
-SCALING = Section(
-    ScalingSpec(),
-    "When the pool grows and shrinks between `replicas.min` and `replicas.max`.",
-    (
-        Key(
-            "signal", Choice(SIGNALS), "What is watched: requests waiting, requests in flight, or KV cache usage (0–1)."
-        ),
-        Key(
-            "up",
-            _scale_step(
-                "above", ScalingSpec().up, "ScaleUp", "When replicas are added.", f"Add when {_AVERAGE} above this."
-            ),
-            "When replicas are added.",
-        ),
-        Key(
-            "down",
-            _scale_step(
-                "below",
-                ScalingSpec().down,
-                "ScaleDown",
-                "When replicas are removed.",
-                f"Remove when {_AVERAGE} below this.",
-            ),
-            "When replicas are removed. A removed replica finishes what it runs.",
-        ),
-    ),
-    "Scaling",
-)
 
 DRAIN = Section(
     DrainSpec(),

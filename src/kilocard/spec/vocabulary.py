@@ -13,8 +13,12 @@ POLICIES = ("round_robin", "least_connections", "queue_depth", "adaptive", "pref
 #: look at how prompts begin, which costs time for each request
 READS_PROMPTS = frozenset({"prefix_affinity"})
 
+#: how a pool's number of replicas is decided, and what `threshold` may watch
+SCALING_POLICIES = ("threshold", "target")
 SIGNALS = ("waiting", "in_flight", "kv_usage")
 PRIORITIES = ("low", "normal", "high")
+
+MOST_REPLICAS = 100_000
 
 #: names of pools stand in file names, Kubernetes objects and metrics
 POOL_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"

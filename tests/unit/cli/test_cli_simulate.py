@@ -114,7 +114,7 @@ def test_tables_and_files_for_people(emulated: str, tmp_path: Path) -> None:
     assert "queue_depth" in found.output
     assert json.loads((out / "simulation.json").read_text())["faults"] == ["crash p-0 at=3 restart=1"]
     page = (out / "report.html").read_text()
-    assert page.count("<svg") == 8
+    assert page.count("<svg") == 9
     assert "crash p-0 at=3 restart=1" in page
 
 

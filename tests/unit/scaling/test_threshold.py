@@ -7,7 +7,8 @@ import pytest
 from kilocard.core.signals import Phase, PoolSignals, ReplicaSignals
 from kilocard.scaling.decision import Reason, ScalingDecision
 from kilocard.scaling.scaler import Scaler
-from kilocard.spec.model import PoolSpec, ReplicaRange, ScalingSpec
+from kilocard.spec.model import PoolSpec, ReplicaRange
+from kilocard.spec.scaling import ScalingSpec
 
 
 def scaler(low: int = 1, high: int = 8) -> Scaler:
@@ -65,6 +66,20 @@ def test_missing_and_stale_gauges_never_scale_down(replicas: list[ReplicaSignals
     decisions = run(scaler(), range(1000), replicas)
     assert {each.wanted for each in decisions} == {2}
     assert decisions[-1].reason is Reason.BLIND
+
+
+def test_time_in_which_a_replica_was_silent_is_no_time_below() -> None:
+    one = scaler(high=20)
+    run(one, range(290), ready(*[0.0] * 9, None))
+    assert {each.wanted for each in run(one, range(290, 590), ready(*[0.0] * 10))} == {10}
+    assert run(one, range(590, 591), ready(*[0.0] * 10))[0].wanted == 9
+
+
+def test_of_a_big_pool_a_few_may_be_silent_and_count_as_full() -> None:
+    one = scaler(high=200)
+    assert run(one, range(301), ready(*[0.0] * 99, None))[-1].wanted == 99
+    one = scaler(high=200)
+    assert run(one, range(301), ready(*[4.9] * 99, None))[-1].wanted == 100
 
 
 def test_without_a_gateways_word_nothing_is_removed() -> None:

@@ -18,11 +18,11 @@ from kilocard.spec.model import (
     ModelSpec,
     PoolSpec,
     ReplicaRange,
-    ScaleStep,
     TenantLimits,
 )
 from kilocard.spec.parse import parse
 from kilocard.spec.problems import InvalidClusterFile, Path, did_you_mean, path_text
+from kilocard.spec.scaling import ScaleStep
 from kilocard.spec.table import cluster_section
 
 POOL = {"engine": "vllm", "model": "m"}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from kilocard.core.errors import SpecError
-from kilocard.spec import deployment, model
+from kilocard.spec import deployment, model, scaling
 from kilocard.spec.dump import dump
 from kilocard.spec.kinds import At
 from kilocard.spec.load import load
@@ -51,7 +51,8 @@ def test_the_table_has_every_field_of_the_model(section: Section) -> None:
 
 
 def test_every_dataclass_of_the_model_is_in_the_table() -> None:
-    types = {value for value in {**vars(model), **vars(deployment)}.values() if dataclasses.is_dataclass(value)}
+    found = (value for module in (model, deployment, scaling) for value in vars(module).values())
+    types = {value for value in found if dataclasses.is_dataclass(value)}
     assert {type(section.blank) for section in SECTIONS} == types
 
 
