@@ -71,6 +71,15 @@ def simulate(
     policy: Annotated[str | None, _cluster("Policies to compare: a,b,c or all. Default: the file's.")] = None,
     scrape: Annotated[str | None, _cluster("Between two readings of a replica. Default: the file's.")] = None,
     delay: Annotated[str, _cluster("Age of a reading when it comes. Default 10ms.")] = "10ms",
+    scaling: Annotated[
+        bool | None,
+        typer.Option(
+            "--scaling/--no-scaling",
+            help="Pools with `scaling` grow and shrink as their file says. Default: those without --replicas.",
+            rich_help_panel="Cluster",
+            show_default=False,
+        ),
+    ] = None,
     load_time: Annotated[str | None, _cluster("From a replica's start until it serves. Default 60s.")] = None,
     fault: Annotated[
         list[str] | None,
@@ -99,7 +108,7 @@ def simulate(
     runs = policies(policy, spec)
     pools, speeds = pool_models(
         spec,
-        Sizes(tuple(replicas or ()), tuple(profile or ())),
+        Sizes(tuple(replicas or ()), tuple(profile or ()), scaling),
         None if load_time is None else seconds_of("--load-time", load_time),
     )
     asked = workload(Load(tuple(trace or ()), rate, scale, input, output, mix, burstiness, duration, requests), seed)
@@ -124,7 +133,8 @@ def simulate(
         "workload": _workload(asked, spec.models),
         "pools": {
             pool.name: {"replicas": pool.replicas, "gpus_per_replica": pool.gpus, "prefix_cache": pool.prefix_cache,
-                        "speed": speeds[pool.name].told, "profile": pool.profile.to_mapping()}
+                        "scaling": pool.scaler is not None, "speed": speeds[pool.name].told,
+                        "profile": pool.profile.to_mapping()}
             for pool in pools
         },
         "faults": list(fault or ()),

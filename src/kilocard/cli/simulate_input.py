@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from kilocard.dispatch.config import PRIORITIES, PoolFacts
 from kilocard.engines.registry import engine as find_engine
 from kilocard.planner.demand import USUAL_INPUT, USUAL_OUTPUT
 from kilocard.routing.registry import POLICIES
+from kilocard.scaling.scaler import Scaler
 from kilocard.sim.faults import read_fault
 from kilocard.sim.recorded import recorded_requests
 from kilocard.sim.scenario import PoolModel, Scenario, Signals, Tenant
@@ -122,6 +124,8 @@ class Sizes:
 
     replicas: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
+    #: whether pools that have `scaling` grow and shrink; None: those whose number is not given
+    scaling: bool | None = None
 
 
 def pool_models(
@@ -136,7 +140,13 @@ def pool_models(
     for name in used:
         pool = spec.pools[name]
         speed = speeds[name] = pool_speed(pool, profiles.get(name))
-        models.append(_pool_model(pool, speed, replicas.get(name), load_s))
+        model = _pool_model(pool, speed, replicas.get(name), load_s)
+        scales = name not in replicas if sizes.scaling is None else sizes.scaling
+        if scales and pool.scaling is not None:
+            model = replace(
+                model, scaler=partial(Scaler, pool, scrape_s=spec.gateway.scrape_interval, gpus_per_replica=model.gpus)
+            )
+        models.append(model)
     return tuple(models), speeds
 
 
@@ -153,6 +163,7 @@ def _pool_model(pool: PoolSpec, speed: PoolSpeed, replicas: str | None, load_s: 
         # a replica that needs no GPU counts as one, or hours of machines without would be free
         gpus=max(1, engine.gpu_count(pool)),
         prefix_cache=speed.prefix_cache,
+        grace_s=pool.drain.grace,
     )
     return model if load_s is None else replace(model, load_s=load_s)
 

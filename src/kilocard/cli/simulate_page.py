@@ -14,6 +14,9 @@ from kilocard.cli.output import results
 COLUMNS = ("policy", "state", "done", "refused", "tok/s", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "e2e p95",
             "in SLO", "GPU h", "preempted", "hits", "spread")  # fmt: skip
 
+#: changes of the number of replicas that are printed
+EVENTS = 12
+
 
 def show(document: Mapping[str, Any]) -> None:
     for line in told(document):
@@ -32,6 +35,8 @@ def show(document: Mapping[str, Any]) -> None:
         for line in doubts(found):
             results.print(f"  ! {name}: {line}", markup=False, soft_wrap=True)
         _tenants(name, found["tenants"])
+        for line in scaled(found["scaling"]):
+            results.print(f"{name}: {line}", markup=False, soft_wrap=True)
 
 
 def told(document: Mapping[str, Any]) -> list[str]:
@@ -85,6 +90,26 @@ def doubts(found: Mapping[str, Any]) -> list[str]:
     for end in ("unfinished", "cancelled", "not_asked"):
         if found[end]:
             lines.append(f"{_requests(found[end])} {end.replace('_', ' ')}")
+    return lines
+
+
+def scaled(found: Mapping[str, Any] | None) -> list[str]:
+    """How pools grew and shrank, and the first changes with their reasons."""
+    if found is None:
+        return []
+    lines = [
+        f"{pool} had {its['least']} to {its['most']} replicas, {number(its['mean'] or 0.0)} on average; it grew "
+        f"{its['grew']} times and shrank {its['shrank']}"
+        for pool, its in found["pools"].items()
+    ]
+    events = found["events"]
+    lines += [
+        f"  {seconds(each['at_s'])}  {each['pool']} {each['have']} → {each['wanted']}  {each['reason']}: "
+        f"{each['sentence']}"
+        for each in events[:EVENTS]
+    ]
+    if len(events) > EVENTS:
+        lines.append(f"  and {len(events) - EVENTS} more: --json has them")
     return lines
 
 

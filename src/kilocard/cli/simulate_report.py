@@ -22,6 +22,7 @@ _LATENCIES = (("ttft_s", "Time to first token"), ("tpot_s", "Time per output tok
 _OVER_TIME: tuple[tuple[str, Callable[[Document], float], Callable[[float], str]], ...] = (
     ("Requests that run", lambda m: float(m["running"]), plain),
     ("Requests that wait, in engines and gateways", lambda m: float(m["waiting"] + m["held"]), plain),
+    ("Replicas that hold GPUs", lambda m: float(m["there"]), plain),
     ("KV cache in use, mean of the replicas", lambda m: float(m["kv_mean"]), share),
     ("Requests on the busiest replica", lambda m: float(m["most"]), plain),
     ("Spread over replicas (standard deviation over mean)", lambda m: float(m["spread"]), number),

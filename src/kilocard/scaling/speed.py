@@ -11,12 +11,13 @@ from kilocard.scaling.readings import Readings
 from kilocard.scaling.view import View
 from kilocard.scaling.work import done
 
-#: seconds of one sample, and samples that are remembered
-SAMPLE_S, SAMPLES = 20.0, 24
+#: seconds of one sample (the first may be shorter: any number is better than none), and samples that are remembered
+SAMPLE_S, FIRST_S, SAMPLES = 20.0, 10.0, 24
 #: a replica had all that it could take while so many requests waited for each
 FULL = 1.0
-#: a new replica's share of the traffic rises for so long (models.slow_start); it is not measured then
-WARM_S = 15.0
+#: a new replica's share of the traffic rises for about so long (models.slow_start), and its first answers have not
+#: ended: no sample is taken while that is so of more than half
+WARM_S = 10.0
 #: of the samples in order, at this share: a stretch may have had gaps that nobody saw, so most samples are too low
 PLACE = 0.7
 
@@ -26,33 +27,41 @@ class Speed:
 
     def __init__(self) -> None:
         self._samples: deque[float] = deque(maxlen=SAMPLES)
-        self._since: float | None = None
-        self._replicas = 0
-        self._sampled = float("-inf")
+        #: of the sample that is being taken: when it began, replica-seconds so far, whether all were full all the time
+        self._begun: float | None = None
+        self._replica_seconds = 0.0
+        self._full = True
+        self._looked = 0.0
 
     def look(self, now: float, view: View, readings: Readings) -> None:
-        """Take a sample where the last seconds give one."""
-        ready = len(view.ready)
-        signals = view.signals
-        if signals is None or not ready or ready != self._replicas or any(each.since_s < WARM_S for each in view.ready):
-            self._replicas, self._since = ready, None
+        """Once a second or so. Takes a sample where the last seconds give one."""
+        ready, signals = view.ready, view.signals
+        if signals is None or 2 * sum(each.since_s >= WARM_S for each in ready) < max(1, len(ready)):
+            self._begun = None
             return
-        waiting = signals.held + sum(each.waiting or 0.0 for each in view.ready)
-        full = waiting >= FULL * ready
-        self._since = (now if self._since is None else self._since) if full else None
-        if now - self._sampled < SAMPLE_S:
+        waiting = signals.held + sum(each.waiting or 0.0 for each in ready)
+        full = waiting >= FULL * len(ready)
+        if self._begun is None or (full and not self._full):
+            self._begin(now, full)
             return
-        change = readings.over(SAMPLE_S)
-        if change is None:
+        self._replica_seconds += len(ready) * (now - self._looked)
+        self._looked = now
+        self._full = self._full and full
+        if now - self._begun < (SAMPLE_S if self._samples else FIRST_S):
             return
-        rate = done(change) / change.seconds / ready
-        if self._since is not None and now - self._since >= SAMPLE_S and rate > 0:
-            self._samples.append(rate)
-            self._sampled = now
-        elif (known := self.rate) is not None and rate > known:
-            # more than was thought possible, though they were not even full
-            self._samples.append(rate)
-            self._sampled = now
+        change = readings.over(now - self._begun)
+        if change is not None and self._replica_seconds > 0:
+            rate = done(change) / self._replica_seconds
+            known = self.rate
+            # the second: more than was thought possible, though they were not even full
+            if rate > 0 and (self._full or (known is not None and rate > known)):
+                self._samples.append(rate)
+        self._begin(now, full)
+
+    def _begin(self, now: float, full: bool) -> None:
+        self._begun = self._looked = now
+        self._replica_seconds = 0.0
+        self._full = full
 
     @property
     def rate(self) -> float | None:

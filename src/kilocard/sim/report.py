@@ -11,6 +11,7 @@ from kilocard.core.statistics import mean, of_sorted
 from kilocard.sim.cluster import Cluster
 from kilocard.sim.collector import CANCELLED, COMPLETED, NOT_ASKED, Collector
 from kilocard.sim.saturation import saturation
+from kilocard.sim.scaling_document import scaling_document
 from kilocard.sim.server import Server
 
 
@@ -50,6 +51,7 @@ def report(cluster: Cluster, slo: Slo) -> dict[str, Any]:
         "simulated_s": results.ended_s,
         "balance": _balance(cluster, servers, results),
         "pools": _pools(servers, results),
+        "scaling": scaling_document(cluster, servers),
         "tenants": _tenants(results, slo),
         "curves": {"ttft_s": _curve(ttft), "tpot_s": _curve(tpot), "e2e_s": _curve(e2e)},
         "over_time": [moment._asdict() for moment in cluster.timeline.moments],

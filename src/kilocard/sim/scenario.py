@@ -87,7 +87,7 @@ class Scenario:
             raise UsageError("a simulation needs a model")
         if self.gateways < 1 or self.sample_s <= 0:
             raise UsageError(f"{self.gateways} gateways, a reading every {self.sample_s:g} s: both must be above 0")
-        if not self.replicas:
+        if not self.replicas and not any(pool.scaler for pool in self.pools):
             raise UsageError("a simulation needs a replica at least")
 
     @property

@@ -13,6 +13,8 @@ class Moment(NamedTuple):
     """Sums over replicas that are up, unless said otherwise."""
 
     at_s: float
+    #: replicas that hold GPUs, those that load and drain included
+    there: int
     up: int
     running: int
     waiting: int
@@ -59,7 +61,7 @@ class Timeline:
         spread = sqrt(sum((count - mean) ** 2 for count in counts) / up) / mean if mean else 0.0
         self.moments.append(
             Moment(
-                now, up, running, waiting, held, kv / up if up else 0.0, kv_max, max(counts, default=0), spread,
-                preempted, asked, found,
+                now, len(servers), up, running, waiting, held, kv / up if up else 0.0, kv_max, max(counts, default=0),
+                spread, preempted, asked, found,
             )
         )  # fmt: skip

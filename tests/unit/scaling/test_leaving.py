@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from kilocard.core.signals import Phase, ReplicaSignals
 from kilocard.scaling.leaving import leaving
 
 
-def one(id: str, phase: Phase = Phase.READY, **signals: object) -> ReplicaSignals:
+def one(id: str, phase: Phase = Phase.READY, **signals: Any) -> ReplicaSignals:
     return replace(ReplicaSignals(id, "p", phase), **signals)
 
 

