@@ -52,7 +52,7 @@ def test_a_number_that_is_given_stays_unless_asked_otherwise(cluster: str) -> No
     assert run(cluster, *LOAD, "--replicas", "2")[1]["scaling"] is None
     assert run(cluster, *LOAD, "--no-scaling")[1]["scaling"] is None
     document, policy = run(cluster, *LOAD, "--replicas", "2", "--scaling")
-    assert document["replicas"] == policy["scaling"]["pools"]["p"]["least"] == 2
+    assert document["replicas"] == policy["scaling"]["events"][0]["have"] == 2
 
 
 def test_the_page_says_when_and_why(cluster: str, tmp_path: Path) -> None:
