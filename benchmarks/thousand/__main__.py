@@ -8,7 +8,8 @@ at the engines' own ports in turn, then through the gateway: the difference is w
     python -m benchmarks.thousand --replicas 100 --rate 100 --seconds 5
     python -m benchmarks.thousand --kilocard PATH/bin/kilocard  # an installation with the hot path compiled
 
-Nobody is pinned to a core: three programs share what there is. Exit 1: a request failed, was late to leave (the client
+The gateway has a core to itself, engines and client share another, in both runs; with --unpinned the kernel decides: on
+two cores three busy programs then wait for each other's time slices, some milliseconds at each step of the way. Exit 1: a request failed, was late to leave (the client
 or the machine is full), or a replica was not read for more than three scrape intervals.
 """
 
@@ -23,6 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gateway.children import two_cores
 from benchmarks.gateway.cpu import cpu_seconds, peak_rss_mib
 from benchmarks.thousand.fleet import MODEL, ROOT, Engines, Gateway, program
 from benchmarks.thousand.readings import Looks, at_most, decisions
@@ -34,13 +36,15 @@ MOST_AGE = 3.0
 FAILURES = ("bad_status", "incomplete", "cut", "unfinished")
 
 
-def drive(o: argparse.Namespace, ports: list[int], pids: dict[str, int]) -> dict[str, Any]:
+def drive(o: argparse.Namespace, ports: list[int], pids: dict[str, int], core: int | None) -> dict[str, Any]:
     """One run of the client, and the processor time of the others in its measured window."""
     argv = [
         *(sys.executable, "-m", "benchmarks.thousand.client", ",".join(map(str, ports)), "--model", MODEL),
         *("--rate", str(o.rate), "--seconds", str(o.seconds), "--warm", str(o.warm), "--seed", str(o.seed)),
         *("--tokens", str(o.tokens), "--prompt", str(o.prompt)),
     ]
+    if core is not None:
+        argv = ["taskset", "-c", str(core), *argv]
     found: dict[str, Any] | None = None
     marks: list[dict[str, float]] = []
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as client:
@@ -59,28 +63,33 @@ def drive(o: argparse.Namespace, ports: list[int], pids: dict[str, int]) -> dict
 
 def measure(o: argparse.Namespace) -> dict[str, Any]:
     kilocard = program(o.kilocard)
+    gateway_core, load_core = (None, None) if o.unpinned else two_cores()
     with tempfile.TemporaryDirectory(prefix="kilocard-thousand-") as name:
         folder = Path(name)
         began = time.perf_counter()
-        engines = Engines(kilocard, o.replicas, o.speed, o.metrics_bytes, folder)
+        engines = Engines(kilocard, o.replicas, o.speed, o.metrics_bytes, folder, load_core)
         with engines.child:
             up_s = time.perf_counter() - began
-            direct = drive(o, engines.ports, {"engines": engines.child.pid})
+            direct = drive(o, engines.ports, {"engines": engines.child.pid}, load_core)
+            first_direct = engines.first_tokens()
             began = time.perf_counter()
-            gateway = Gateway(kilocard, engines.ports, o.policy, o.scrape, folder)
+            gateway = Gateway(kilocard, engines.ports, o.policy, o.scrape, folder, gateway_core)
             with gateway.child:
                 read_s = time.perf_counter() - began
                 pids = {"engines": engines.child.pid, "gateway": gateway.child.pid}
                 before = gateway.get("/metrics")
                 with Looks(gateway, 2.0) as looks:
-                    through = drive(o, [gateway.port], pids)
+                    through = drive(o, [gateway.port], pids, load_core)
                 after = gateway.get("/metrics")
+                first_through = engines.first_tokens()
                 began = time.perf_counter()
                 page = gateway.get("/metrics")
                 metrics_s = time.perf_counter() - began
                 status = _status(kilocard, gateway)
                 rss = {name: peak_rss_mib(pid) for name, pid in pids.items()}
     counts = (decisions(before), decisions(after))
+    direct["engine_ttft_s"] = _mean((0.0, 0.0), first_direct)
+    through["engine_ttft_s"] = _mean(first_direct, first_through)
     return {
         "replicas": o.replicas,
         "rate_per_s": o.rate,
@@ -96,6 +105,10 @@ def measure(o: argparse.Namespace) -> dict[str, Any]:
         "fleet_view": looks.found() | {"metrics_s": metrics_s, "metrics_bytes": len(page)} | status,
         "rss_mib": rss,
     }  # fmt: skip
+
+
+def _mean(before: tuple[float, float], after: tuple[float, float]) -> float:
+    return (after[0] - before[0]) / max(1.0, after[1] - before[1])
 
 
 def _status(kilocard: list[str], gateway: Gateway) -> dict[str, Any]:
@@ -137,6 +150,7 @@ def table(found: dict[str, Any], o: argparse.Namespace) -> str:
     for key in ("ttft_s", "e2e_s"):
         for share in ("p50", "p99"):
             row(f"{key[:-2]} {share} ms", *(f"{run[key][share] * 1e3:.2f}" if run[key] else "–" for run in ways))
+    row("ttft inside the engines, mean ms", *(f"{run['engine_ttft_s'] * 1e3:.2f}" for run in ways))
     row("sent late, p99 ms", *(f"{run['lag_s']['p99'] * 1e3:.2f}" for run in ways))
     for name in ("gateway", "engines", "client"):
         row(f"core: {name}", *(f"{run['cores'][name]:.0%}" if name in run["cores"] else "–" for run in ways))
@@ -147,6 +161,12 @@ def table(found: dict[str, Any], o: argparse.Namespace) -> str:
         rows.append(f"Added TTFT: p50 {added['p50'] * 1e3:.2f}, p99 {added['p99'] * 1e3:.2f} ms.")
     if choice["p99"]:
         rows.append(f"Decision: p50 at most {choice['p50'] * 1e6:g}, p99 at most {choice['p99'] * 1e6:g} µs.")
+    if spread := view["in_flight"]:
+        rows.append(
+            "Requests on a replica, share of replicas: "
+            + ", ".join(f"{count}: {share:.1%}" for count, share in sorted(spread.items()))
+            + "."
+        )
     if age := view["age_s"]:
         rows.append(f"Age of readings: p50 {age['p50']:.2f}, p99 {age['p99']:.2f}, most {age['max']:.2f} s.")
     if asked := view["state_s"]:
@@ -175,6 +195,7 @@ def main() -> int:
     parser.add_argument("--scrape", type=float, default=1.0, help="seconds between two readings of a replica")
     parser.add_argument("--metrics-bytes", type=int, default=0, help="least size of an engine's page (51000: vLLM's)")
     parser.add_argument("--kilocard", help="the program; default: of this Python")
+    parser.add_argument("--unpinned", action="store_true", help="leave the programs on whatever core")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()

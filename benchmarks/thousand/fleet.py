@@ -39,7 +39,9 @@ def program(given: str | None) -> list[str]:
 class Engines:
     """`count` emulated engines in one process."""
 
-    def __init__(self, kilocard: list[str], count: int, speed: float, metrics_bytes: int, folder: Path) -> None:
+    def __init__(
+        self, kilocard: list[str], count: int, speed: float, metrics_bytes: int, folder: Path, core: int | None
+    ) -> None:
         self._count = count
         self._log = folder / "emulate.log"
         self.child = Child(
@@ -47,7 +49,7 @@ class Engines:
                 *kilocard, "emulate", "--count", str(count), "--port", "0", "--speed", str(speed),
                 "--model", MODEL, "--metrics-bytes", str(metrics_bytes),
             ],
-            core=None, log=self._log, cwd=folder,
+            core=core, log=self._log, cwd=folder,
         )  # fmt: skip
         try:
             self.child.wait_until(lambda: len(self._urls()) == count, 60)
@@ -56,6 +58,18 @@ class Engines:
             raise
         self.ports = [int(url.rsplit(":", 1)[1]) for url in self._urls()]
 
+    def first_tokens(self) -> tuple[float, float]:
+        """(seconds, requests): the engines' own times to the first token so far, from their arrival there."""
+        totals = [0.0, 0.0]
+        for port in self.ports:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                page = answer.read().decode()
+            for place, what in enumerate(("sum", "count")):
+                found = re.search(rf"^vllm:time_to_first_token_seconds_{what}\{{.*\}} (\S+)$", page, re.MULTILINE)
+                assert found is not None
+                totals[place] += float(found[1])
+        return totals[0], totals[1]
+
     def _urls(self) -> list[str]:
         return re.findall(r"^(http://\S+)/v1$", self._log.read_text(), re.MULTILINE)
 
@@ -63,7 +77,9 @@ class Engines:
 class Gateway:
     """Ready when it has read all of the engines."""
 
-    def __init__(self, kilocard: list[str], ports: list[int], policy: str, scrape_s: float, folder: Path) -> None:
+    def __init__(
+        self, kilocard: list[str], ports: list[int], policy: str, scrape_s: float, folder: Path, core: int | None
+    ) -> None:
         self.port, self.admin = free_port(), free_port()
         endpoints = ", ".join(f'"http://127.0.0.1:{port}"' for port in ports)
         cluster = folder / "cluster.yaml"
@@ -74,7 +90,7 @@ class Gateway:
         )
         self.child = Child(
             [*kilocard, "gateway", str(cluster)],
-            core=None,
+            core=core,
             log=folder / "gateway.log",
             env={"KILOCARD_HOME": str(folder)},
             cwd=folder,

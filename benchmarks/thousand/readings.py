@@ -39,7 +39,7 @@ class Looks:
         self.took_s: list[float] = []
         self.ages_s: list[float] = []
         self.states: dict[str, int] = {}
-        self.most_in_flight = 0
+        self.in_flight: dict[int, int] = {}
         self.bytes = 0
 
     def __enter__(self) -> Looks:
@@ -63,7 +63,7 @@ class Looks:
 
         for replica in msgspec.json.decode(page)["replicas"]:
             self.states[replica["state"]] = self.states.get(replica["state"], 0) + 1
-            self.most_in_flight = max(self.most_in_flight, replica["in_flight"])
+            self.in_flight[replica["in_flight"]] = self.in_flight.get(replica["in_flight"], 0) + 1
             if replica["age_s"] is not None:
                 self.ages_s.append(replica["age_s"])
 
@@ -75,5 +75,5 @@ class Looks:
             "state_bytes": self.bytes,
             "age_s": spread(self.ages_s),
             "states": {name: count / looks for name, count in self.states.items()} if looks else {},
-            "most_in_flight": self.most_in_flight,
+            "in_flight": {count: looked / sum(self.in_flight.values()) for count, looked in self.in_flight.items()},
         }
