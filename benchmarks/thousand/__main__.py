@@ -8,9 +8,11 @@ at the engines' own ports in turn, then through the gateway: the difference is w
     python -m benchmarks.thousand --replicas 100 --rate 100 --seconds 5
     python -m benchmarks.thousand --kilocard PATH/bin/kilocard  # an installation with the hot path compiled
 
-The gateway has a core to itself, engines and client share another, in both runs; with --unpinned the kernel decides: on
-two cores three busy programs then wait for each other's time slices, some milliseconds at each step of the way. Exit 1: a request failed, was late to leave (the client
-or the machine is full), or a replica was not read for more than three scrape intervals.
+The gateway has a core to itself, engines and client share another, in both runs. With --unpinned the kernel decides: on
+two cores three busy programs then wait for each other's time slices, some milliseconds at each step of the way.
+
+Exit 1: a request failed, was late to leave (the client or the machine is full), or a replica was not read for more than
+three scrape intervals.
 """
 
 from __future__ import annotations
