@@ -1,8 +1,8 @@
 """`python -m benchmarks.thousand`: a thousand live emulated replicas behind one real gateway.
 
 All engines run in one process (`kilocard emulate --count 1000`), on the wall clock, each with its own port, queue and
-KV cache. The gateway (`kilocard gateway`) scrapes each of them every second. The client asks for short streams, first
-at the engines' own ports in turn, then through the gateway: the difference is what the gateway adds.
+KV cache. The gateway (`kilocard gateway`) scrapes each of them every second, in both runs. The client asks for short
+streams, first at the engines' own ports in turn, then through the gateway: the difference is what the gateway adds.
 
     python -m benchmarks.thousand                               # 1,000 replicas, 1,000 requests a second, a minute
     python -m benchmarks.thousand --replicas 100 --rate 100 --seconds 5
@@ -72,13 +72,13 @@ def measure(o: argparse.Namespace) -> dict[str, Any]:
         engines = Engines(kilocard, o.replicas, o.speed, o.metrics_bytes, folder, load_core)
         with engines.child:
             up_s = time.perf_counter() - began
-            direct = drive(o, engines.ports, {"engines": engines.child.pid}, load_core)
-            first_direct = engines.first_tokens()
             began = time.perf_counter()
             gateway = Gateway(kilocard, engines.ports, o.policy, o.scrape, folder, gateway_core)
             with gateway.child:
                 read_s = time.perf_counter() - began
                 pids = {"engines": engines.child.pid, "gateway": gateway.child.pid}
+                direct = drive(o, engines.ports, pids, load_core)
+                first_direct = engines.first_tokens()
                 before = gateway.get("/metrics")
                 with Looks(gateway, 2.0) as looks:
                     through = drive(o, [gateway.port], pids, load_core)
