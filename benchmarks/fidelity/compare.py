@@ -1,19 +1,24 @@
-"""What was measured beside what the profile says, as a table."""
+"""What was measured beside what the profile says, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 
 from benchmarks.fidelity import stored
-from benchmarks.fidelity.loads import PARTS
+from benchmarks.fidelity.loads import PARTS, Part
 from benchmarks.fidelity.measure import calibration_run
+from benchmarks.fidelity.pace import pace, steps
+from benchmarks.fidelity.stored import Stored
 from kilocard.cli.calibration_base import Told, base
+from kilocard.cli.calibration_check import cells
 from kilocard.cli.calibration_run import read_run
 from kilocard.core.statistics import percentile
+from kilocard.perf.profile import Profile
 from kilocard.sim.calibrated import Calibrated, calibrated
-from kilocard.sim.fidelity import Figures, measured, modelled
+from kilocard.sim.fidelity import Figures, Modelled, measured, modelled
 
 #: what is aimed at
 GOAL = 0.10
@@ -21,26 +26,49 @@ COLUMNS = ("tokens/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95")
 #: a part that measures the same arrivals and lengths once more: what differs there is noise
 AGAIN = "again"
 REPEATED = "rates"
+#: how much slower an engine is played to show what its speed is worth
+SLOWER = 0.03
+_TIMES = [each.name for each in fields(Profile) if each.name.endswith("_s")]
 
 
-@dataclass(frozen=True)
 class Row:
-    part: str
-    name: str
-    seen: Figures
-    modelled: Figures
-    requests: int
-    preemptions: float | None
-    #: the same load, measured once more
-    again: Figures | None = None
+    """One load. What is modelled is played when it is asked for."""
+
+    def __init__(self, part: str, load: Stored, again: Stored | None, profile: Profile, usual_pace: float) -> None:
+        self.part = part
+        self.name = load.name
+        self.preemptions = load.preemptions or 0.0
+        self.seen = measured(load.measurement)
+        #: the same arrivals and lengths, measured once more
+        self.again = None if again is None else measured(again.measurement)
+        #: how much longer its steps took than the sweep's, each beside the profile, a share; None: preemptions hide it
+        self.pace = None if load.preemptions else pace(load.steps, profile) / usual_pace - 1
+        self._measurement = load.measurement
+        self._profile = profile
+
+    @cached_property
+    def modelled(self) -> Modelled:
+        return modelled(self._measurement, self._profile)
 
     @property
     def errors(self) -> tuple[float, ...]:
-        return self.modelled.errors(self.seen)
+        return self.modelled.figures.errors(self.seen)
 
-    @property
-    def noise(self) -> tuple[float, ...] | None:
-        return None if self.again is None else self.again.errors(self.seen)
+    @cached_property
+    def at_pace(self) -> Figures | None:
+        """Played at the pace of its own steps."""
+        return None if self.pace is None else self._scaled(1 + self.pace)
+
+    @cached_property
+    def slower(self) -> Figures | None:
+        """On a profile that is slower by SLOWER; of one part alone."""
+        return self._scaled(1 + SLOWER) if self.part == REPEATED else None
+
+    def _scaled(self, factor: float) -> Figures:
+        """Everything takes so many times as long."""
+        times = {name: factor * getattr(self._profile, name) for name in _TIMES}
+        profile = replace(self._profile, **times)  # type: ignore[arg-type]  # all of them floats
+        return modelled(self._measurement, profile).figures
 
 
 def fitted(folder: Path = stored.FOLDER) -> Calibrated:
@@ -50,59 +78,72 @@ def fitted(folder: Path = stored.FOLDER) -> Calibrated:
         return calibrated(run.measurements, base(run.results, Told()), run.alone)
 
 
-def rows(found: Calibrated, folder: Path = stored.FOLDER) -> Iterator[Row]:
+def sweep_pace(found: Calibrated) -> float:
+    """Of the sweep itself: what the fit left out as stalls, and how well single steps can be told, is in all paces."""
+    sweep = [point.measurement for point in found.points]
+    return pace([kind for each in sweep for kind in steps(each.streams, each.started_s)], found.profile)
+
+
+def rows(found: Calibrated, folder: Path = stored.FOLDER, parts: Sequence[Part] = PARTS) -> Iterator[Row]:
     """Each measured load beside the same requests on the profile."""
     _, second = stored.read(AGAIN, folder)
     repeats = {load.name: load for load in second}
-    for part in PARTS:
+    usual = sweep_pace(found)
+    for part in parts:
         facts, loads = stored.read(part.name, folder)
         for load in loads:
             profile = replace(found.profile, max_num_seqs=facts["max_num_seqs"], kv_tokens=facts["kv_tokens"])
-            measurement = load.measurement
-            repeat = repeats.get(load.name) if part.name == REPEATED else None
-            yield Row(
-                part.name,
-                load.name,
-                measured(measurement),
-                modelled(measurement, profile),
-                len(load.rows),
-                load.preemptions,
-                None if repeat is None else measured(repeat.measurement),
-            )
+            again = repeats.get(load.name) if part.name == REPEATED else None
+            yield Row(part.name, load, again, profile, usual)
 
 
 def markdown(found: Iterable[Row]) -> str:
-    """Measured → modelled and the error, one row a load."""
+    """Measured → modelled and the error, one row a load; then what the errors are made of."""
     kept = list(found)
     if not kept:
         return "Nothing is stored: `python -m benchmarks.fidelity measure` measures it."
     lines = [f"| engine | load | {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * len(COLUMNS)}"]
     for row in kept:
-        cells = [
-            _cell(*each) for each in zip(astuple(row.seen), astuple(row.modelled), row.errors, COLUMNS, strict=True)
+        texts = cells(row.seen, row.modelled.figures)
+        marked = [
+            text if abs(error) <= GOAL else f"{text[: text.rindex(' ')]} **{error:+.1%}**"
+            for text, error in zip(texts, row.errors, strict=True)
         ]
-        lines.append(f"| {row.part} | {row.name} | {' | '.join(cells)} |")
-    errors = [abs(error) for row in kept for error in row.errors]
-    within = sum(error <= GOAL for error in errors)
+        lines.append(f"| {row.part} | {row.name} | {' | '.join(marked)} |")
+    lines += ["", _within([error for row in kept for error in row.errors])]
     lines += [
-        "",
-        f"{within} of {len(errors)} numbers are within {GOAL:.0%}; the median error is {percentile(errors, 0.5):.1%}, "
-        f"nine of ten are under {percentile(errors, 0.9):.1%}.",
+        f"{row.name}: {row.preemptions:.0f} preemptions were seen, {row.modelled.preemptions:.1f} modelled."
+        for row in kept
+        if row.preemptions
     ]
-    noisy = [row for row in kept if row.noise is not None]
-    if noisy:
-        lines += ["", f"| measured twice, the second beside the first | {' | '.join(COLUMNS)} |"]
-        lines.append(f"|---|{'---:|' * len(COLUMNS)}")
-        lines += [f"| {row.name} | {' | '.join(f'{each:+.1%}' for each in row.noise or ())} |" for row in noisy]
-    return "\n".join(lines)
+    lines += _changes("measured twice: the second beside the first", [(row, row.again, row.seen) for row in kept])
+    title = f"modelled twice: an engine that is {SLOWER:.0%} slower beside this one"
+    lines += _changes(title, [(row, row.slower, row.modelled.figures) for row in kept])
+    return "\n".join([*lines, *_pace(kept)])
 
 
-def _cell(seen: float, said: float, error: float, column: str) -> str:
-    text = f"{error:+.1%}" if abs(error) <= GOAL else f"**{error:+.1%}**"
-    if column == "tokens/s":
-        return f"{seen:.0f} → {said:.0f} {text}"
-    return f"{_time(seen)} → {_time(said)} {text}"
+def _within(errors: list[float]) -> str:
+    sizes = [abs(error) for error in errors]
+    return (
+        f"{sum(size <= GOAL for size in sizes)} of {len(sizes)} numbers are within {GOAL:.0%}; the median error is "
+        f"{percentile(sizes, 0.5):.1%}, nine of ten are under {percentile(sizes, 0.9):.1%}."
+    )
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+def _pace(kept: list[Row]) -> list[str]:
+    """No prediction: the load itself says how fast the machine was. What is left is queueing and scheduling."""
+    found = [(row, row.pace, row.at_pace.errors(row.seen)) for row in kept if row.at_pace and row.pace is not None]
+    lines = ["", f"| played at the pace of the load's own steps | steps | {' | '.join(COLUMNS)} |"]
+    lines.append(f"|---|---:|{'---:|' * len(COLUMNS)}")
+    for row, longer, errors in found:
+        lines.append(f"| {row.part}: {row.name} | {longer:+.1%} | {' | '.join(f'{each:+.1%}' for each in errors)} |")
+    return [*lines, "", _within([error for _, _, errors in found for error in errors])]
+
+
+def _changes(title: str, pairs: list[tuple[Row, Figures | None, Figures]]) -> list[str]:
+    """A table of what is different; none where nothing was done twice."""
+    found = [(row, other.errors(one)) for row, other, one in pairs if other is not None]
+    if not found:
+        return []
+    lines = ["", f"| {title} | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * len(COLUMNS)}"]
+    return lines + [f"| {row.name} | {' | '.join(f'{each:+.1%}' for each in errors)} |" for row, errors in found]

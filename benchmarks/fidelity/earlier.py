@@ -102,5 +102,5 @@ def _played(row: dict[str, str], profile: Profile) -> Row:
         (float(row["out_tok_s"]), sum(each.asked.output for each in played) / seconds),
         (float(row["ttft_p50_ms"]) / 1e3, percentile([each.tokens_s[0] - each.sent_s for each in played], 0.5)),
         (float(row["itl_mean_ms"]) / 1e3, mean(gaps)),
-        (int(row["preemptions"]), sum(each.preempted for each in played)),
+        (int(row["preemptions"]), sum(len(each.preempted_s) for each in played)),
     )

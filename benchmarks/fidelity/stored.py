@@ -1,6 +1,7 @@
 """Measured loads as small files, so that the comparison runs without the engine: `measured/PART.json`.
 
 Of each request: when it was intended, prompt and answer tokens, when its first and its last token came. Milliseconds.
+Of the engine's steps, as far as they can be told from outside: by kind, what is in one and how long it took.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fidelity.pace import steps
 from kilocard.bench.document import PointResult
 from kilocard.bench.requests_log import Line
+from kilocard.bench.streams import stream
 from kilocard.perf.seen_steps import Stream
 from kilocard.sim.prediction import Measurement
 
@@ -21,7 +24,10 @@ FOLDER = Path(__file__).parent / "measured"
 
 @dataclass
 class Stored:
-    """One load. `rows`: [warm-up's, intended, prompt, output asked, first token, last token, tokens that came]."""
+    """One load. `rows`: [warm-up's, intended, prompt, output asked, first token, last token, tokens that came].
+
+    `steps`: as pace.py counts them.
+    """
 
     name: str
     concurrency: int | None
@@ -36,6 +42,7 @@ class Stored:
     limited: str | None
     #: requests that failed
     errors: int = 0
+    steps: list[list[float]] = field(default_factory=list)
     rows: list[list[Any]] = field(default_factory=list)
 
     @property
@@ -80,6 +87,7 @@ def taken(name: str, point: PointResult, lines: list[Line]) -> Stored:
         preemptions=point.engine.preemptions,
         limited=point.client.limited,
         errors=point.errors,
+        steps=steps([found for line in lines if (found := stream(line.record)) is not None]),
         rows=rows,
     )
 
@@ -89,9 +97,10 @@ def write(part: str, facts: dict[str, Any], loads: list[Stored], folder: Path = 
     folder.mkdir(parents=True, exist_ok=True)
     texts = []
     for load in loads:
-        head = {key: value for key, value in vars(load).items() if key != "rows"}
+        head = {key: value for key, value in vars(load).items() if key not in ("rows", "steps")}
+        steps = json.dumps(load.steps, separators=(",", ":"))
         rows = ",\n".join(json.dumps(row, separators=(",", ":")) for row in load.rows)
-        texts.append(json.dumps(head)[:-1] + f', "rows": [\n{rows}\n]}}')
+        texts.append(json.dumps(head)[:-1] + f', "steps": {steps}, "rows": [\n{rows}\n]}}')
     body = ",\n".join(texts)
     (folder / f"{part}.json").write_text(json.dumps(facts)[:-1] + f', "loads": [\n{body}\n]}}\n')
 

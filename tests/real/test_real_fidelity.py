@@ -107,16 +107,16 @@ def test_the_engine_says_what_the_model_needs_to_know(seen: Seen) -> None:
 
 
 def test_arrivals_that_were_not_in_the_sweep_are_predicted(seen: Seen) -> None:
-    errors = modelled(seen.steady, seen.profile).errors(measured(seen.steady))
+    errors = modelled(seen.steady, seen.profile).figures.errors(measured(seen.steady))
     throughput, ttft_p50, _, tpot_p50, _ = errors  # the 95th percentiles are those of whoever else uses the machine
     assert max(abs(throughput), abs(ttft_p50), abs(tpot_p50)) < seen.bound, errors
 
 
 def test_a_burst_that_the_cache_has_no_room_for_is_predicted(seen: Seen) -> None:
-    errors = modelled(seen.burst, seen.profile).errors(measured(seen.burst))
+    errors = modelled(seen.burst, seen.profile).figures.errors(measured(seen.burst))
     assert abs(errors[0]) < seen.bound, errors
     played = play(seen.profile, BURST, prefix_cache=True)
     assert seen.preemptions > 0
-    assert sum(each.preempted for each in played) == pytest.approx(seen.preemptions, rel=0.3, abs=3)
+    assert sum(len(each.preempted_s) for each in played) == pytest.approx(seen.preemptions, rel=0.3, abs=3)
     calm = play(replace(seen.profile, kv_tokens=100 * BLOCKS * BLOCK), BURST, prefix_cache=True)
-    assert not sum(each.preempted for each in calm), "it is the small cache that does it"
+    assert not sum(len(each.preempted_s) for each in calm), "it is the small cache that does it"

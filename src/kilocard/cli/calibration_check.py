@@ -88,7 +88,7 @@ def _checked(run: str, measurement: Measurement, profile: Profile) -> Checked:
         raise UsageError(
             f"--check {run}: no request of {measurement.label} was answered with more than a token"
         ) from None
-    return Checked(run, measurement.label, len(measurement.streams), seen, modelled(measurement, profile))
+    return Checked(run, measurement.label, len(measurement.streams), seen, modelled(measurement, profile).figures)
 
 
 def _with_room_of(run: Results, profile: Profile) -> Profile:

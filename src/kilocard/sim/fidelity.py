@@ -5,7 +5,7 @@ and time per output token at the median and at the 95th percentile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Unpack
 
 from kilocard.core.statistics import percentiles
@@ -35,64 +35,86 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """Streams, and the window of them that counts."""
-
+class _Run:
+    #: all whose tokens count, and of them those whose latencies do
     streams: Sequence[Stream]
+    counted: Sequence[Stream]
     started_s: float
     ended_s: float
 
 
-def figures(runs: Sequence[Played]) -> Figures:
-    """Tokens that came within the windows; latencies of the requests sent in them. ValueError when there is none."""
-    tokens = 0
-    ttft: list[float] = []
-    tpot: list[float] = []
-    for run in runs:
-        for stream in run.streams:
-            times = stream.tokens_s
-            tokens += sum(run.started_s <= at_s <= run.ended_s for at_s in times)
-            if times and run.started_s <= stream.sent_s <= run.ended_s:
-                ttft.append(times[0] - stream.sent_s)
-                if len(times) > 1:
-                    tpot.append((times[-1] - times[0]) / (len(times) - 1))
-    seconds = sum(run.ended_s - run.started_s for run in runs)
-    return Figures(tokens / seconds, *percentiles(ttft, _SHARES), *percentiles(tpot, _SHARES))
-
-
 def measured(measurement: Measurement) -> Figures:
     """What was seen. An open loop's throughput is that of all its requests, from the first arrival to the last token:
-    an engine that falls behind needs longer for the same tokens."""
+    an engine that falls behind needs longer for the same tokens.
+
+    Raises ValueError where no request was answered with more than one token.
+    """
+    streams = measurement.streams
+    counted = [streams[place] for place in _counted(measurement)]
     if measurement.concurrency is None:
-        return figures([_whole(measurement.streams)])
-    return figures([Played(measurement.streams, measurement.started_s, measurement.ended_s)])
+        return _figures([_whole(streams, counted)])
+    return _figures([_Run(streams, counted, measurement.started_s, measurement.ended_s)])
 
 
-def modelled(measurement: Measurement, profile: Profile, **limits: Unpack[Limits]) -> Figures:
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    figures: Figures
+    #: within the window; a mean where it was played several times
+    preemptions: float
+
+
+def modelled(measurement: Measurement, profile: Profile, **limits: Unpack[Limits]) -> Modelled:
     """The same of the same requests on `profile`. Raises EngineError when it has no room for one of them.
 
     The engine has a prefix cache unless `limits` say otherwise. Where the server said of some prompts that they were
     cached, these numbers take its place, and what a preempted request left in it is not found again.
 
     In a closed loop it is chance which prompts meet, and a small part of a step moves all that comes after. So it is
-    played several times, beginning with another request each time, and all of it is looked at together.
+    played several times, after other requests each time, and all of it is looked at together.
     """
     limits = {"prefix_cache": not any(stream.cached for stream in measurement.streams), **limits}
-    if measurement.concurrency is None:
-        return figures([_whole(replayed(measurement, profile, **limits)[0])])
     count = len(measurement.streams)
-    begins = sorted({count * part // ROUNDS for part in range(ROUNDS)})
-    return figures([Played(*replayed(_from(measurement, begin), profile, **limits)) for begin in begins])
+    rounds = ROUNDS if measurement.concurrency else 1
+    runs = []
+    preemptions = 0
+    begins = sorted({count * part // rounds for part in range(rounds)})
+    for begin in begins:
+        played, warm = replayed(measurement, profile, begin=begin, **limits)
+        streams = [each.stream for each in played]
+        counted = [streams[warm + place] for place in _counted(measurement)]
+        runs.append(_whole(streams, counted))
+        if measurement.concurrency is not None:
+            opens = next(
+                place for place, each in enumerate(measurement.streams) if each.sent_s >= measurement.started_s
+            )
+            ended = streams[-1].sent_s if measurement.cut_off else runs[-1].ended_s
+            runs[-1] = _Run(streams, counted, streams[warm + opens].sent_s, ended)
+        begun_s, ended_s = runs[-1].started_s, runs[-1].ended_s
+        preemptions += sum(begun_s <= at_s <= ended_s for each in played for at_s in each.preempted_s)
+    return Modelled(_figures(runs), preemptions / len(begins))
 
 
-def _from(measurement: Measurement, begin: int) -> Measurement:
-    """A closed loop's requests, another one first."""
-    streams, outputs = measurement.streams, measurement.asked_output
-    return replace(
-        measurement, streams=streams[begin:] + streams[:begin], asked_output=outputs[begin:] + outputs[:begin]
+def _counted(measurement: Measurement) -> list[int]:
+    """Places of the requests whose latencies are looked at, on both sides: sent within the window, answered whole."""
+    return [
+        place
+        for place, (stream, output) in enumerate(zip(measurement.streams, measurement.asked_output, strict=True))
+        if len(stream.tokens_s) == output > 1
+        and (measurement.concurrency is None or stream.sent_s >= measurement.started_s)
+    ]
+
+
+def _figures(runs: Sequence[_Run]) -> Figures:
+    tokens = sum(
+        run.started_s <= at_s <= run.ended_s for run in runs for stream in run.streams for at_s in stream.tokens_s
     )
+    seconds = sum(run.ended_s - run.started_s for run in runs)
+    counted = [(stream.sent_s, stream.tokens_s) for run in runs for stream in run.counted]
+    ttft = percentiles([times[0] - sent_s for sent_s, times in counted], _SHARES)
+    tpot = percentiles([(times[-1] - times[0]) / (len(times) - 1) for _, times in counted], _SHARES)
+    return Figures(tokens / seconds, *ttft, *tpot)
 
 
-def _whole(streams: Sequence[Stream]) -> Played:
+def _whole(streams: Sequence[Stream], counted: Sequence[Stream]) -> _Run:
     last_s = max(stream.tokens_s[-1] for stream in streams if stream.tokens_s)
-    return Played(streams, min(stream.sent_s for stream in streams), last_s)
+    return _Run(streams, counted, min(stream.sent_s for stream in streams), last_s)

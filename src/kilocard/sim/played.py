@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Unpack
 
 from kilocard.perf.profile import Profile
+from kilocard.perf.seen_steps import Stream
 from kilocard.sim.engine import Engine, StepResult
 from kilocard.sim.limits import Limits
 from kilocard.sim.step import SECOND
@@ -37,8 +38,13 @@ class Played:
     asked: Asked
     sent_s: float
     tokens_s: list[float] = field(default_factory=list)
-    #: how often it was thrown out of the batch
-    preempted: int = 0
+    #: when it was thrown out of the batch
+    preempted_s: list[float] = field(default_factory=list)
+
+    @property
+    def stream(self) -> Stream:
+        """As a client would see it."""
+        return Stream(self.sent_s, self.asked.prompt, self.asked.cached, tuple(self.tokens_s))
 
 
 def play(
@@ -68,7 +74,7 @@ def play(
     while (now := min(wake_s, coming[0].at_s if coming else math.inf)) < math.inf:
         for event in engine.advance(now):
             if event.kind == "preempted":
-                played[event.request_id].preempted += 1
+                played[event.request_id].preempted_s.append(event.at_s)
             elif event.kind == "finished" and concurrency is not None and following < len(requests):
                 sent_s = event.at_s + turnaround_s
                 heappush(coming, _Coming(_on_clock(sent_s + profile.request_s), following, sent_s))

@@ -11,7 +11,7 @@ from kilocard.core.statistics import mean
 from kilocard.perf.profile import Profile
 from kilocard.perf.seen_steps import Stream
 from kilocard.sim.limits import Limits
-from kilocard.sim.played import Asked, play
+from kilocard.sim.played import Asked, Played, play
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +76,34 @@ def outcome(streams: Sequence[Stream], started_s: float, ended_s: float) -> Outc
 
 def predicted(measurement: Measurement, profile: Profile) -> Outcome:
     """The point played on the profile. Raises EngineError when the profile has no room for a request of it."""
-    return outcome(*replayed(measurement, profile))
-
-
-def replayed(measurement: Measurement, profile: Profile, **limits: Unpack[Limits]) -> tuple[list[Stream], float, float]:
-    """The same requests on the profile's engine, started as `limits` say: streams, and the window to look at.
-
-    A closed loop is played as one: each request is sent when one before it ends. Else requests are sent when they were.
-    """
-    begin = min(stream.sent_s for stream in measurement.streams)
-    asked = [
-        Asked(stream.prompt, output, stream.cached, stream.sent_s - begin)
-        for stream, output in zip(measurement.streams, measurement.asked_output, strict=True)
-    ]
-    # A loop that was warm when its window began is played warm: two rounds of the same requests come first.
-    warm = 2 * measurement.concurrency if measurement.concurrency and measurement.carried else 0
-    played = play(profile, [*islice(cycle(asked), warm), *asked], concurrency=measurement.concurrency, **limits)
-    streams = [Stream(each.sent_s, each.asked.prompt, tokens_s=tuple(each.tokens_s)) for each in played]
+    played, warm = replayed(measurement, profile)
+    streams = [each.stream for each in played]
     if measurement.concurrency is None:
+        begin = min(stream.sent_s for stream in measurement.streams)
         started, ended = measurement.started_s - begin, measurement.ended_s - begin
     else:
         started = streams[warm].sent_s
         ended = streams[-1].sent_s if measurement.cut_off else max(stream.tokens_s[-1] for stream in streams)
-    return streams, started, max(ended, started + profile.step_fixed_s)
+    return outcome(streams, started, max(ended, started + profile.step_fixed_s))
+
+
+def replayed(
+    measurement: Measurement, profile: Profile, *, begin: int = 0, **limits: Unpack[Limits]
+) -> tuple[list[Played], int]:
+    """The same requests on the profile's engine, started as `limits` say, and how many others come before them.
+
+    A closed loop is played as one: each request is sent when one before it ends. A loop that was warm when its window
+    began is played warm: two rounds of the same requests come first, from the one at the place `begin` on. Else
+    requests are sent when they were; the first one's sending is 0.
+    """
+    first_s = min(stream.sent_s for stream in measurement.streams)
+    asked = [
+        Asked(stream.prompt, output, stream.cached, stream.sent_s - first_s)
+        for stream, output in zip(measurement.streams, measurement.asked_output, strict=True)
+    ]
+    warm = 2 * measurement.concurrency if measurement.concurrency and measurement.carried else 0
+    before = islice(cycle(asked), begin, begin + warm)
+    return play(profile, [*before, *asked], concurrency=measurement.concurrency, **limits), warm
 
 
 def compared(measurement: Measurement, profile: Profile) -> Compared:

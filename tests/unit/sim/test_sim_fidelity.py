@@ -32,13 +32,15 @@ def seen(profile: Profile, rate_per_s: float, *, count: int = 80, begins_s: floa
 
 def test_an_open_loop_on_the_engines_own_profile_has_no_error() -> None:
     measurement = seen(CPU_SMOL, 2.0)
-    assert modelled(measurement, CPU_SMOL).errors(measured(measurement)) == pytest.approx((0,) * 5, abs=1e-6)
+    assert modelled(measurement, CPU_SMOL).figures.errors(measured(measurement)) == pytest.approx((0,) * 5, abs=1e-6)
 
 
 def test_an_engine_that_is_too_slow_on_paper_shows_in_all_numbers_when_it_is_overloaded() -> None:
     measurement = seen(CPU_SMOL, 20.0)
     slower = replace(CPU_SMOL, **{name: 1.2 * getattr(CPU_SMOL, name) for name in TIMES})
-    throughput, ttft_p50, ttft_p95, tpot_p50, tpot_p95 = modelled(measurement, slower).errors(measured(measurement))
+    throughput, ttft_p50, ttft_p95, tpot_p50, tpot_p95 = modelled(measurement, slower).figures.errors(
+        measured(measurement)
+    )
     assert throughput == pytest.approx(1 / 1.2 - 1, abs=0.02), "the same tokens take longer"
     assert min(ttft_p50, ttft_p95) > 0.2 and tpot_p50 == pytest.approx(0.2, abs=0.05) == tpot_p95
 
@@ -48,8 +50,8 @@ TIMES = ("step_fixed_s", "prefill_token_s", "decode_seq_s", "kv_token_s")
 
 def test_limits_of_the_engine_go_into_the_prediction() -> None:
     measurement = seen(CPU_SMOL, 2.0)
-    (few,) = {modelled(measurement, CPU_SMOL, max_num_seqs=1).ttft_p50_s}
-    assert few > 2 * measured(measurement).ttft_p50_s
+    alone = modelled(measurement, CPU_SMOL, max_num_seqs=1).figures
+    assert alone.ttft_p50_s > 2 * measured(measurement).ttft_p50_s
 
 
 def test_a_closed_loop_is_looked_at_within_its_window() -> None:
@@ -68,6 +70,12 @@ def test_a_closed_loop_is_looked_at_within_its_window() -> None:
     )
     found = measured(measurement)
     assert isinstance(found, Figures)
-    assert modelled(measurement, CPU_SMOL).errors(found) == pytest.approx((0,) * 5, abs=0.08), (
+    assert modelled(measurement, CPU_SMOL).figures.errors(found) == pytest.approx((0,) * 5, abs=0.08), (
         "300 requests leave some chance"
     )
+
+
+def test_preemptions_are_counted_as_well() -> None:
+    measurement = seen(CPU_SMOL, 20.0)
+    assert modelled(measurement, CPU_SMOL).preemptions == 0
+    assert modelled(measurement, CPU_SMOL, kv_tokens=12 * CPU_SMOL.block_size).preemptions > 0
