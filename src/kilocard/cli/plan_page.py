@@ -139,9 +139,7 @@ def _expect(plan: Plan) -> None:
     )
     if tried is not None:
         some = "" if tried.replicas == tried.of_replicas else f", {tried.replicas} of the {tried.of_replicas} replicas"
-        lines(
-            [f"virtual time: {tried.requests} requests by chance (Poisson){some}, to the replica with fewest in flight"]
-        )
+        lines([f"virtual time: {tried.requests} requests by chance (Poisson){some}, through the gateway's queue_depth"])
         if not plan.trial_agrees:
             lines(
                 ["the closed form and virtual time disagree by more than 15 % on TPOT: trust virtual time, and measure"]

@@ -238,6 +238,7 @@ def _trial(tried: Trial | None) -> dict[str, Any] | None:
         "replicas_simulated": tried.replicas,
         "concurrency": tried.concurrency,
         "preemptions": tried.preemptions,
+        "turned_away": tried.turned_away,
     }
 
 

@@ -159,7 +159,7 @@ def _try(question: Question, choice: Candidate, rng: Random) -> tuple[Candidate,
         )
         objective = question.demand.objective
         slow = tried.ttft_s.p95 > objective.ttft_s or (tried.tpot_s is not None and tried.tpot_s.p95 > objective.tpot_s)
-        if not slow or not choice.enough:
+        if not (slow or tried.turned_away) or not choice.enough:
             break
         more = choice.replicas + max(1, choice.replicas // 10)
         most = question.machines.most

@@ -1,25 +1,24 @@
-"""A trial on virtual time: replicas of one profile behind one queue, Poisson arrivals, percentiles of what came out.
+"""A trial on virtual time: replicas of one profile behind one gateway, Poisson arrivals, percentiles of what came out.
 
-The closed form gives means; queues make tails. The engine model is the one that the emulator runs, in its form that
-jumps (sim.fast). Each request goes to the replica with the fewest in flight, which is what the gateway's queue_depth
-does when its view is fresh. A trial is bounded: a large cluster is tried with fewer replicas at the same rate each, and
-says so.
+The closed form gives means; queues make tails. It is the simulator's cluster: one gateway's dispatcher with
+queue_depth, its hold queue and gauges that are read once a second, before the engine model. A trial is bounded: a large
+cluster is tried with fewer replicas at the same rate each, and says so.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import islice
 from random import Random
 
 from kilocard.core.latency import tpot_s
 from kilocard.core.statistics import mean, percentiles
 from kilocard.perf.profile import Profile
-from kilocard.sim.fast import FastEngine
-from kilocard.sim.step import SECOND, Stretch
+from kilocard.sim.cluster import Cluster
+from kilocard.sim.collector import COMPLETED, REJECTED, TOO_LONG
+from kilocard.sim.report import tokens_until
+from kilocard.sim.scenario import Scenario, Signals
 from kilocard.workload.arrivals import Poisson
 from kilocard.workload.generate import generate
 from kilocard.workload.lengths import Length
@@ -30,6 +29,10 @@ from kilocard.workload.request import WorkloadRequest
 TOKENS = 800_000
 #: requests: at least so many, or a 95th percentile is not worth its name; usually; at most
 FEWEST, USUAL, MOST = 200, 600, 3000
+#: virtual seconds: the gateway's clock ticks and gauges are read all along, also while nothing comes
+LONGEST_S = 20_000.0
+#: a gateway beside its engines: nothing on the way, and gauges once a second
+FRESH = Signals(hop_s=0.0)
 #: of the arrivals, left out: the start, while the batch fills, and the end, while nothing follows
 _WARM_UP, _END = 0.3, 0.9
 
@@ -62,15 +65,8 @@ class Trial:
     preemptions: int
     #: requests that no replica could ever hold
     refused: int
-
-
-@dataclass(slots=True)
-class _Flight:
-    request: WorkloadRequest
-    #: arrived while the trial is measured
-    measured: bool
-    first_s: float | None = None
-    last_s: float = 0.0
+    #: requests that the gateway had no place for in time
+    turned_away: int
 
 
 def trial(
@@ -88,8 +84,10 @@ def trial(
     batch = max(1.0, streams)
     # Five rounds of a batch for each replica: fewer replicas where that would be more than the bound.
     tried = max(1, min(replicas, int(most / (5 * batch))))
-    count = min(most, max(USUAL, int(8 * batch * tried)))
-    arrivals = Poisson(rate_per_s * tried / replicas)
+    # A rate at which requests hardly ever meet is as good as a lower one, and takes less time.
+    rate = max(rate_per_s * tried / replicas, FEWEST / LONGEST_S)
+    count = max(FEWEST, min(most, max(USUAL, int(8 * batch * tried)), int(rate * LONGEST_S)))
+    arrivals = Poisson(rate)
     requests = list(islice(generate(arrivals, Mix.of(inputs, outputs), rng), count))
     return run_trial(profile, requests, replicas=tried, of_replicas=replicas)
 
@@ -98,114 +96,36 @@ def run_trial(
     profile: Profile, requests: Sequence[WorkloadRequest], *, replicas: int, of_replicas: int | None = None
 ) -> Trial:
     """Play the requests, in order of at_s. Raises ValueError where not one of them could be served."""
-    run = _Run(profile, requests, replicas)
-    run.play()
-    done = run.done
+    cluster = Cluster(Scenario.of_one(profile, replicas, signals=FRESH), requests)
+    results = cluster.play()
+    begin = requests[int(len(requests) * _WARM_UP)].at_s
+    end = requests[min(len(requests) - 1, int(len(requests) * _END))].at_s
+    done = [
+        place
+        for place, request in enumerate(requests)
+        if results.ends[place] == COMPLETED and begin <= request.at_s < end
+    ]
     if not done:
         raise ValueError("no request of the trial could be served")
-    length = run.end - run.begin
+    ttft = [results.first_s[place] - results.arrived_s[place] for place in done]
+    e2e = [results.end_s[place] - results.arrived_s[place] for place in done]
+    each = map(tpot_s, ttft, e2e, (requests[place].output_tokens for place in done))
+    tpot = [value for value in each if value is not None]
+    length = end - begin
     return Trial(
-        ttft_s=_tail([(flight.first_s or 0.0) - flight.request.at_s for flight in done]),
-        tpot_s=_tpot(done),
-        e2e_s=_tail([flight.last_s - flight.request.at_s for flight in done]),
-        output_tokens_per_s=run.tokens / length,
+        ttft_s=_tail(ttft),
+        tpot_s=_tail(tpot) if tpot else None,
+        e2e_s=_tail(e2e),
+        output_tokens_per_s=(tokens_until(results, end) - tokens_until(results, begin)) / length,
         requests=len(done),
         replicas=replicas,
         of_replicas=of_replicas or replicas,
         # Little: time in the system × arrivals
-        concurrency=sum(flight.last_s - flight.request.at_s for flight in done) / length / replicas,
-        preemptions=sum(engine.counters.preempted for engine in run.engines),
-        refused=run.refused,
+        concurrency=sum(e2e) / length / replicas,
+        preemptions=sum(server.counts()[0] for server in cluster.servers.values()),
+        refused=results.ends.count(TOO_LONG),
+        turned_away=results.ends.count(REJECTED),
     )
-
-
-class _Run:
-    """The events in order of time: an arrival, or something that comes out of an engine."""
-
-    def __init__(self, profile: Profile, requests: Sequence[WorkloadRequest], replicas: int) -> None:
-        self.requests = requests
-        self.engines = [FastEngine(profile, record=True) for _ in range(replicas)]
-        self.begin = requests[int(len(requests) * _WARM_UP)].at_s
-        self.end = requests[min(len(requests) - 1, int(len(requests) * _END))].at_s
-        self.done: list[_Flight] = []
-        self.refused = 0
-        self._in_flight = [0] * replicas
-        self._flights: dict[str, _Flight] = {}
-        #: (when, replica) to look at an engine; those that are not its next_at are out of date
-        self._wakes: list[tuple[float, int]] = []
-        self._next_at = [math.inf] * replicas
-        self._open = 0  # measured requests that still run
-
-    def play(self) -> None:
-        arrivals = iter(self.requests)
-        coming = next(arrivals, None)
-        now = 0.0
-        while coming is not None or self._open:
-            if coming is not None and (not self._wakes or coming.at_s <= self._wakes[0][0]):
-                now = coming.at_s
-                self._arrive(coming)
-                coming = next(arrivals, None)
-            else:
-                now, replica = heappop(self._wakes)
-                if now == self._next_at[replica]:
-                    self._advance(replica, now)
-                    self._plan(replica)
-        for replica in range(len(self.engines)):
-            self._advance(replica, now)
-
-    @property
-    def tokens(self) -> int:
-        """What came out while the trial was measured."""
-        return sum(_tokens(each, self.begin, self.end) for engine in self.engines for each in engine.stretches or ())
-
-    def _arrive(self, request: WorkloadRequest) -> None:
-        replica = min(range(len(self.engines)), key=self._in_flight.__getitem__)
-        engine = self.engines[replica]
-        if request.input_tokens + request.output_tokens > engine.largest_request:
-            self.refused += 1
-            return
-        self._advance(replica, request.at_s)
-        name = str(engine.counters.added * len(self.engines) + replica)
-        engine.add(name, request.input_tokens, request.output_tokens, request.at_s)
-        measured = self.begin <= request.at_s < self.end
-        self._flights[name] = _Flight(request, measured)
-        self._in_flight[replica] += 1
-        self._open += measured
-        self._plan(replica)
-
-    def _plan(self, replica: int) -> None:
-        at_s = self._next_at[replica] = self.engines[replica].next_at()
-        if at_s < math.inf:
-            heappush(self._wakes, (at_s, replica))
-
-    def _advance(self, replica: int, now: float) -> None:
-        for event in self.engines[replica].advance(now):
-            if event.kind == "first":
-                self._flights[event.request_id].first_s = event.at_s
-            elif event.kind == "finished":
-                flight = self._flights.pop(event.request_id)
-                flight.last_s = event.at_s
-                self._in_flight[replica] -= 1
-                if flight.measured:
-                    self._open -= 1
-                    self.done.append(flight)
-
-
-def _tokens(stretch: Stretch, begin_s: float, end_s: float) -> int:
-    """Those of its steps that end from `begin_s` to before `end_s`."""
-    at, count = stretch.start_ps, 0
-    for step in range(stretch.steps):
-        at += stretch.first_ps + step * stretch.growth_ps
-        count += begin_s <= at / SECOND < end_s
-    return count * stretch.tokens
-
-
-def _tpot(done: list[_Flight]) -> Tail | None:
-    each = [
-        tpot_s((f.first_s or 0.0) - f.request.at_s, f.last_s - f.request.at_s, f.request.output_tokens) for f in done
-    ]
-    known = [value for value in each if value is not None]
-    return _tail(known) if known else None
 
 
 def _tail(values: list[float]) -> Tail:

@@ -36,7 +36,7 @@ def report(cluster: Cluster, slo: Slo) -> dict[str, Any]:
         **counts,
         "refusals": dict(sorted(results.codes.items())),
         "state": saturation(results, window).word,
-        "output_tokens_per_s": _tokens(results, window) / window,
+        "output_tokens_per_s": tokens_until(results, window) / window,
         "requests_per_s": counts["completed"] / max(results.ended_s, window),
         "ttft_s": spread(ttft),
         "tpot_s": spread(tpot),
@@ -105,8 +105,8 @@ def _latencies(
     return sorted(ttft), sorted(tpot), sorted(e2e), good
 
 
-def _tokens(results: Collector, window: float) -> float:
-    """Output tokens of completed requests until the last arrival: a request's tokens come evenly after its first."""
+def tokens_until(results: Collector, window: float) -> float:
+    """Output tokens of completed requests until this moment: a request's tokens come evenly after its first."""
     total = 0.0
     for place, request in enumerate(results.requests):
         if results.ends[place] != COMPLETED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kilocard.core.errors import UsageError
 from kilocard.dispatch.config import PoolFacts
@@ -89,6 +90,12 @@ class Scenario:
             raise UsageError(f"{self.gateways} gateways, a reading every {self.sample_s:g} s: both must be above 0")
         if not self.replicas and not any(pool.scaler for pool in self.pools):
             raise UsageError("a simulation needs a replica at least")
+
+    @classmethod
+    def of_one(cls, profile: Profile, replicas: int, policy: str = "queue_depth", **more: Any) -> Scenario:
+        """One model `m` on one pool `p` of such replicas, with the cluster file's usual values."""
+        pool = PoolModel("p", profile, replicas, PoolFacts(max_running=profile.max_num_seqs))
+        return cls({"m": ModelSpec("m", {"p": 1}, policy)}, (pool,), **more)
 
     @property
     def replicas(self) -> int:

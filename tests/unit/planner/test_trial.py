@@ -1,8 +1,9 @@
-"""Trials on virtual time: what comes out of replicas behind one queue."""
+"""Trials on virtual time: what comes out of replicas behind one gateway."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from random import Random
 
 import pytest
@@ -11,7 +12,12 @@ from kilocard.perf.builtin import A100_7B
 from kilocard.perf.operating_point import at_rate
 from kilocard.perf.profile import Profile
 from kilocard.planner.trial import run_trial, trial
+from kilocard.sim.cluster import Cluster
+from kilocard.sim.scenario import Scenario, Signals
+from kilocard.workload.arrivals import Poisson
+from kilocard.workload.generate import generate
 from kilocard.workload.lengths import Fixed
+from kilocard.workload.mixes import Mix
 from kilocard.workload.request import WorkloadRequest
 
 REPLICA = replace(A100_7B, max_num_seqs=32)
@@ -71,6 +77,29 @@ def test_equal_seeds_give_equal_trials() -> None:
         )
 
     assert once(3) == once(3) != once(4)
+
+
+def test_a_trial_is_the_simulators_cluster() -> None:
+    """What `kilocard simulate` would say of the same requests on the same replicas."""
+    requests = list(islice(generate(Poisson(5.0), Mix.of(Fixed(128), Fixed(300)), Random(1)), 300))
+    cluster = Cluster(Scenario.of_one(REPLICA, 3, signals=Signals(hop_s=0.0)), requests)
+    results = cluster.play()
+    inside = [place for place, each in enumerate(requests) if requests[90].at_s <= each.at_s < requests[270].at_s]
+    tried = run_trial(REPLICA, requests, replicas=3)
+    assert tried.requests == len(inside)
+    assert tried.e2e_s.mean == pytest.approx(sum(results.end_s[n] - requests[n].at_s for n in inside) / len(inside))
+
+
+def test_who_finds_no_place_in_the_gateway_in_time_is_counted() -> None:
+    slow = Profile("slow", 1.0, 0.0, 0.0, 0.0, kv_tokens=10_000, max_num_seqs=1, max_num_batched_tokens=2048)
+    found = run_trial(slow, [request(0.1 * i, outputs=2) for i in range(300)], replicas=1)
+    assert found.turned_away > 100
+
+
+def test_a_trial_of_hardly_any_traffic_is_bounded_in_virtual_time() -> None:
+    tried = trial(REPLICA, replicas=1, rate_per_s=1e-4, inputs=Fixed(64), outputs=Fixed(8), streams=1, rng=Random(1))
+    assert tried.requests > 100
+    assert tried.output_tokens_per_s > 4 * 8e-4, "at a rate at which they still hardly meet"
 
 
 def test_requests_that_no_replica_can_hold_are_counted() -> None:
