@@ -73,9 +73,7 @@ def _of_load(question: Question, choice: Candidate, tried: Trial | None) -> list
     if tried is not None and tried.refused:
         found.append(f"{tried.refused} requests were too long for one replica's KV cache")
     if tried is not None and tried.turned_away:
-        found.append(
-            f"the gateway turned {tried.turned_away} requests away on virtual time: no place came free"
-        )
+        found.append(f"the gateway turned {tried.turned_away} requests away on virtual time: no place came free")
     return found
 
 
