@@ -16,8 +16,9 @@ GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old 
 
 
 class KubernetesStub:
-    def __init__(self, *, token: str | None = None) -> None:
+    def __init__(self, *, token: str | None = None, namespace: str = "ai", service: str = "vllm") -> None:
         self.token = token
+        self.namespace, self.service = namespace, service
         self.version = 100
         self.slices: dict[str, dict[str, Any]] = {}
         self.history: list[tuple[int, dict[str, Any]]] = []
@@ -48,15 +49,21 @@ class KubernetesStub:
 
     # --- the cluster's life ---
 
-    def put(self, name: str, **pods: dict[str, Any]) -> None:
+    def put(self, name: str, at: str = "", **pods: dict[str, Any]) -> None:
+        """A slice of these pods. `at`: http://address:port of a single one that is really there."""
         self.version += 1
         kind = "MODIFIED" if name in self.slices else "ADDED"
+        place = urlsplit(at)
         self.slices[name] = {
             "metadata": {"name": name, "resourceVersion": str(self.version)},
             "addressType": "IPv4",
-            "ports": [{"name": "http", "port": 8000, "protocol": "TCP"}],
+            "ports": [{"name": "http", "port": place.port or 8000, "protocol": "TCP"}],
             "endpoints": [
-                {"addresses": [f"10.0.0.{pod[1:]}"], "targetRef": {"kind": "Pod", "name": pod}, "conditions": state}
+                {
+                    "addresses": [place.hostname or f"10.0.0.{pod[1:]}"],
+                    "targetRef": {"kind": "Pod", "name": pod},
+                    "conditions": state,
+                }
                 for pod, state in pods.items()
             ],
         }
@@ -125,9 +132,9 @@ class KubernetesStub:
             self._send(writer, self.refuse, {"kind": "Status", "code": self.refuse, "message": "not today"})
         elif self.token is not None and f"authorization: bearer {self.token}\r\n" not in head.lower():
             self._send(writer, 401, {"kind": "Status", "code": 401, "message": "Unauthorized"})
-        elif target.path != "/apis/discovery.k8s.io/v1/namespaces/ai/endpointslices":
+        elif target.path != f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices":
             self._send(writer, 404, {"kind": "Status", "code": 404, "message": "no such path"})
-        elif query.get("labelSelector") != "kubernetes.io/service-name=vllm":
+        elif query.get("labelSelector") != f"kubernetes.io/service-name={self.service}":
             self._send(writer, 200, {"metadata": {"resourceVersion": str(self.version)}, "items": []})
         elif "watch" in query:
             self._watch(writer, query)

@@ -34,6 +34,12 @@ def test_as_11_a_pool_without_scaling_keeps_its_count_beside_a_controller() -> N
     assert not [thing for thing in everything(spec) if thing["metadata"]["name"] == "kilocard-controller"]
 
 
+def test_a_pool_that_nobody_would_wake_is_refused() -> None:
+    with pytest.raises(UsageError, match="nobody would ever start"):
+        everything(pool("replicas: {min: 0, max: 2}, scaling: {}"))
+    assert rendered(pool("replicas: {min: 0, max: 2}"), "Deployment")["spec"]["replicas"] == 0
+
+
 def test_the_controller_may_touch_only_the_pools_that_it_scales() -> None:
     spec = cluster(
         f"a: {{engine: vllm, version: 0.32.0, model: m/m, {SCALED}}}\nb: {{engine: vllm, version: 0.32.0, model: m/m}}",

@@ -63,7 +63,7 @@ def _knob(knob: Knob, value: Any, values: Document) -> Schema:
     low, high = (kind.least, kind.most) if isinstance(kind, Whole) else (min(1, value), LARGEST_NUMBER)
     *way, last = knob.place
     if last == "min":
-        high = at(values, (*way, "max"))
+        low, high = min(1, value), at(values, (*way, "max"))  # whether it may sleep is a matter of shape
     elif last == "max":
         low = max(value, at(values, (*way, "min")))
     return schema | {"type": "integer", "minimum": low, "maximum": high}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+from kilocard.core.errors import UsageError
 from kilocard.deploy.kubernetes.names import object_name
 from kilocard.deploy.kubernetes.pod import pod, pool_labels
 from kilocard.deploy.replica import PORT, Replica
@@ -30,9 +31,17 @@ def metadata(name: str, labels: Object) -> Object:
 
 
 def replica_count(spec: ClusterSpec, pool: PoolSpec) -> Object:
-    """`replicas`, unless the controller writes it: a count in the manifest would set it back at every apply."""
+    """`replicas`, unless the controller writes it: a count in the manifest would set it back at every apply.
+
+    Raises UsageError for a pool that would sleep for ever.
+    """
     if pool.scaling is not None and spec.kubernetes.controller:
         return {}
+    if pool.sleeps:
+        raise UsageError(
+            f"pool {pool.name!r}: replicas.min is 0, and without kubernetes.controller nobody would ever "
+            "start one: use min: 1, or remove scaling if it is to be off"
+        )
     return {"replicas": pool.replicas.min}
 
 
