@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ print(json.dumps([{"address": node["NodeManagerAddress"], "gpus": node["Resource
 """
 
 
-def test_rendered_scripts_make_one_cluster(nodes: Any, tmp_path: Path) -> None:
+def test_rendered_scripts_make_one_cluster(ray_is_here: None, tmp_path: Path) -> None:
     port = free_port()
     pool = {
         "engine": "vllm",
@@ -48,6 +50,8 @@ def test_rendered_scripts_make_one_cluster(nodes: Any, tmp_path: Path) -> None:
         ),
         RenderOptions("1.2.3"),
     )
+    # short ones: paths of Unix sockets must be
+    folders = {name: tempfile.mkdtemp(prefix="ray-", dir="/tmp") for name in ("head", "worker-2-gpus-A100")}
     running = []
     try:
         for name, address in (("head", "127.0.0.1"), ("worker-2-gpus-A100", "127.0.0.2")):
@@ -58,7 +62,7 @@ def test_rendered_scripts_make_one_cluster(nodes: Any, tmp_path: Path) -> None:
                 "NODE_IP": address,
                 "HEAD": "127.0.0.1",
                 "NUM_CPUS": "1",
-                "RAY_TMPDIR": str(tmp_path / name)[-60:] if len(str(tmp_path)) > 60 else str(tmp_path / name),
+                "RAY_TMPDIR": folders[name],
             }
             with (tmp_path / f"{name}.log").open("wb") as log:
                 running.append(subprocess.Popen(["sh", str(script)], env=env, stdout=log, stderr=log))
@@ -73,6 +77,8 @@ def test_rendered_scripts_make_one_cluster(nodes: Any, tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
         for process in running:
             process.wait(30)
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def until_started(log: Path) -> None:
