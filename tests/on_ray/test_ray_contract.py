@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ _FILE = Path(__file__).parent.parent / "contract" / "test_backend_contract.py"
 _SPEC = importlib.util.spec_from_file_location("backend_contract", _FILE)
 assert _SPEC is not None and _SPEC.loader is not None
 contract = importlib.util.module_from_spec(_SPEC)
+sys.modules[_SPEC.name] = contract  # dataclasses look their module up
 _SPEC.loader.exec_module(contract)
 
 STORIES = [
