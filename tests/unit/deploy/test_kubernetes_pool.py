@@ -144,5 +144,5 @@ def test_pools_that_exist_have_no_objects() -> None:
 
 
 def test_a_pool_may_not_take_the_gateways_name() -> None:
-    with pytest.raises(UsageError, match="rename"):
+    with pytest.raises(UsageError, match="kilocard's own gateway"):
         everything(cluster("gateway: {engine: vllm, version: 0.32.0, model: m/m}"))

@@ -84,6 +84,8 @@ def deployment(spec: ClusterSpec, own_image: str) -> Object:
             **({"replicas": count.min} if count.min == count.max else {}),
             "selector": {"matchLabels": LABELS},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            # A gateway is ready when some replica can serve, which at the first start takes as long as its weights do.
+            "progressDeadlineSeconds": ceil(max(one.start.timeout for one in spec.pools.values())) + 600,
             "revisionHistoryLimit": 5,
             "template": {
                 "metadata": {

@@ -28,4 +28,4 @@ def label(text: str) -> str:
     """`text` as a label's value: 63 characters, letters, digits, - _ and . (a pool's own name nearly always is)."""
     if re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
         return text
-    return object_name(text).removeprefix(f"{PREFIX}-")
+    return object_name(text).removeprefix(PREFIX).strip("-")

@@ -10,13 +10,15 @@ from kilocard.deploy.kubernetes.gateway import gateway_objects
 from kilocard.deploy.kubernetes.names import object_name
 from kilocard.deploy.kubernetes.pool import pool_objects
 from kilocard.deploy.kubernetes.storage import claim
-from kilocard.deploy.replica import replica
+from kilocard.deploy.replica import Replica, replica
 from kilocard.deploy.target import Files, RenderOptions, Target
 from kilocard.deploy.yaml_text import yaml_documents, yaml_text
 from kilocard.spec.model import ClusterSpec
 
 Object = dict[str, Any]
 
+#: objects that are no pool's
+OWN_NAMES = ("gateway", "controller", "models", "tls", "keys", "hub")
 _HEAD = "Written by `kilocard render kubernetes`. Change the cluster file and render again."
 
 
@@ -29,7 +31,7 @@ def objects(spec: ClusterSpec, options: RenderOptions) -> dict[str, list[Object]
     """All objects, by the file that they belong into."""
     own = own_image(spec, options)
     started = [replica(spec, pool, own) for pool in spec.pools.values() if not pool.exists]
-    _names_differ([one.pool.name for one in started])
+    _names_differ(started)
     found: dict[str, list[Object]] = {}
     if spec.kubernetes.namespace is not None:
         found["namespace.yaml"] = [
@@ -48,11 +50,18 @@ def objects(spec: ClusterSpec, options: RenderOptions) -> dict[str, list[Object]
     return {file: [in_namespace(space, each) for each in each_file] for file, each_file in found.items()}
 
 
-def _names_differ(pools: list[str]) -> None:
-    """Names of objects that are taken already."""
-    for name in pools:
-        if object_name(name) in {object_name(own) for own in ("gateway", "controller", "models", "tls", "keys", "hub")}:
-            raise UsageError(f"pool {name!r}: kilocard's own objects have that name in Kubernetes; rename the pool")
+def _names_differ(started: list[Replica]) -> None:
+    """Raises UsageError where two pools, or a pool and an object of kilocard's own, would have one name."""
+    taken = {object_name(own): f"kilocard's own {own}" for own in OWN_NAMES}
+    for one in started:
+        pool = one.pool.name
+        names = [object_name(pool)] + ([object_name(pool, "group")] if one.machines.count > 1 else [])
+        for name in names:
+            if name in taken:
+                raise UsageError(
+                    f"pool {pool!r}: in Kubernetes its objects and {taken[name]} would both be called {name}: rename it"
+                )
+            taken[name] = f"those of pool {pool!r}"
 
 
 def in_namespace(namespace: str | None, thing: Object) -> Object:
