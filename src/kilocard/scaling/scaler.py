@@ -10,7 +10,6 @@ from typing import Any
 from kilocard.core.signals import PoolSignals, ReplicaSignals
 from kilocard.scaling.asked import Asked
 from kilocard.scaling.decision import Reason, ScalingDecision
-from kilocard.scaling.journal import Journal
 from kilocard.scaling.limits import Limits
 from kilocard.scaling.proposal import Policy, Proposal
 from kilocard.scaling.schedules import bounds
@@ -39,7 +38,6 @@ class Scaler:
     def __init__(self, pool: PoolSpec, *, scrape_s: float = 1.0, gpus_per_replica: int | None = None) -> None:
         """`gpus_per_replica`: what the engine needs, for the budget; None: what the cluster file says, else one."""
         self.pool = pool
-        self.journal = Journal()
         self._spec = pool.scaling or ScalingSpec()
         self._scrape_s = scrape_s
         if gpus_per_replica is None:
@@ -165,7 +163,6 @@ class Scaler:
             self._surges.append((now, decision.wanted - decision.have))
         elif decision.wanted < decision.have:
             self._shrank = now
-        self.journal.add(decision)
 
     def snapshot(self, now: float) -> dict[str, Any]:
         """Timers and what was learned, as JSON data. Times are ages, so that another clock can go on with them."""

@@ -10,6 +10,7 @@ import pytest
 
 from kilocard.core.signals import Phase, PoolSignals, ReplicaSignals
 from kilocard.scaling.decision import Reason
+from kilocard.scaling.journal import Journal
 from kilocard.scaling.limits import Limits, LocalTime
 from kilocard.scaling.scaler import Scaler
 from kilocard.spec.model import GpuSpec, PoolSpec, ReplicaRange
@@ -105,9 +106,9 @@ def test_after_growing_nothing_is_removed_for_the_cooldown() -> None:
     one = scaler(cooldown=600.0)
     for now in range(31):
         one.decide(float(now), told(), ready(1, BUSY))
-    wanted = [one.decide(float(now), told(), ready(2)).wanted for now in range(31, 700)]
-    assert wanted.index(1) == 600 - 1
-    assert {each.reason for _, each in one.journal} >= {Reason.ABOVE, Reason.COOLING, Reason.BELOW}
+    decisions = [one.decide(float(now), told(), ready(2)) for now in range(31, 700)]
+    assert [each.wanted for each in decisions].index(1) == 600 - 1
+    assert {each.reason for each in decisions} >= {Reason.COOLING, Reason.BELOW}
 
 
 def test_a_pause_does_not_keep_a_pool_below_its_minimum() -> None:
@@ -228,12 +229,12 @@ def test_every_decision_has_a_reason_a_sentence_and_numbers() -> None:
 
 
 def test_the_journal_keeps_what_happened_and_not_each_quiet_second() -> None:
-    one = scaler()
+    one, journal = scaler(), Journal()
     for now in range(31):
-        one.decide(float(now), told(), ready(1, BUSY))
+        journal.add(one.decide(float(now), told(), ready(1, BUSY)))
     for now in range(31, 131):
-        one.decide(float(now), told(), ready(2, 10.0))
-    assert [(since, each.at, each.reason) for since, each in one.journal] == [
+        journal.add(one.decide(float(now), told(), ready(2, 10.0)))
+    assert [(since, each.at, each.reason) for since, each in journal] == [
         (0.0, 29.0, Reason.WAITING),
         (30.0, 30.0, Reason.ABOVE),
         (31.0, 130.0, Reason.STEADY),
