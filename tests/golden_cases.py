@@ -17,6 +17,13 @@ GOLDEN_OF: dict[str, tuple[str, ...]] = {
     "kubernetes": ("one-model", "fleet"),
     "helm": ("one-model", "fleet"),
     "ray": ("one-model", "fleet"),
+    "compose": ("one-model", "one-machine"),
+    "systemd": ("one-model", "one-machine"),
+    "nginx": ("one-model",),
+    "haproxy": ("one-model",),
+    "envoy": ("one-model",),
+    "prometheus": ("one-model", "fleet"),
+    "grafana": ("one-model",),
 }
 CASES = [(name, cluster) for name, clusters in GOLDEN_OF.items() for cluster in clusters]
 

@@ -12,7 +12,7 @@ from kilocard.cli.output import notes
 from kilocard.cli.rendered import Folder
 from kilocard.cli.wiring import read_cluster
 from kilocard.core.errors import UsageError
-from kilocard.deploy.target import Files, RenderOptions
+from kilocard.deploy.target import LISTEN, Files, RenderOptions
 from kilocard.deploy.targets import TARGETS, target
 
 
@@ -29,6 +29,18 @@ def render(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write into. Left out: everything to stdout.", show_default=False)
     ] = None,
+    listen: Annotated[str, typer.Option(help="Proxies: where they listen.")] = LISTEN,
+    gateway: Annotated[
+        list[str] | None,
+        typer.Option(help="Proxies: a gateway behind them, host:port; repeat it. Left out: gateway.listen."),
+    ] = None,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option(help="Prometheus: a gateway's admin address, host:port; repeat it. Left out: gateway.admin."),
+    ] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Proxies: straight to the replicas of the only model, without a gateway.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 where --out is not what would be written.")
     ] = False,
@@ -40,7 +52,10 @@ def render(
     """
     if check and out is None:
         raise UsageError("--check needs --out: the folder to check")
-    files = target(what).render(read_cluster(cluster), RenderOptions(version=__version__))
+    options = RenderOptions(
+        version=__version__, listen=listen, gateways=tuple(gateway or ()), admins=tuple(admin or ()), direct=direct
+    )
+    files = target(what).render(read_cluster(cluster), options)
     if out is None:
         print(as_stream(files), end="")
         return

@@ -10,6 +10,9 @@ from kilocard.spec.model import ClusterSpec
 #: path relative to the output folder (with /) → text, which ends with a newline
 Files = dict[str, str]
 
+#: where a proxy listens unless it is told otherwise: 80 and 443 are other people's to give
+LISTEN = "0.0.0.0:8080"
+
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
@@ -17,6 +20,14 @@ class RenderOptions:
 
     #: version of kilocard that the rendered files run, for image tags
     version: str = "latest"
+    #: proxies: host:port where they listen
+    listen: str = LISTEN
+    #: proxies: the gateways behind them, host:port; none: the cluster file's own
+    gateways: tuple[str, ...] = ()
+    #: Prometheus: the gateways' admin addresses, host:port; none: the cluster file's own
+    admins: tuple[str, ...] = ()
+    #: proxies: no gateway, the replicas themselves
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

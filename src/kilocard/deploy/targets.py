@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kilocard.core.errors import UsageError
+from kilocard.deploy.compose import COMPOSE
+from kilocard.deploy.envoy import ENVOY
+from kilocard.deploy.grafana import GRAFANA
+from kilocard.deploy.haproxy import HAPROXY
 from kilocard.deploy.helm.render import HELM
 from kilocard.deploy.kubernetes.render import KUBERNETES
+from kilocard.deploy.nginx import NGINX
+from kilocard.deploy.prometheus import PROMETHEUS
 from kilocard.deploy.ray.render import RAY
+from kilocard.deploy.systemd import SYSTEMD
 from kilocard.deploy.target import Target
 from kilocard.spec.problems import did_you_mean
 
@@ -16,6 +23,13 @@ _ALL: tuple[Target, ...] = (
     KUBERNETES,
     HELM,
     RAY,
+    COMPOSE,
+    SYSTEMD,
+    NGINX,
+    HAPROXY,
+    ENVOY,
+    PROMETHEUS,
+    GRAFANA,
 )  # fmt: skip
 
 TARGETS: Mapping[str, Target] = MappingProxyType({target.name: target for target in _ALL})

@@ -14,11 +14,13 @@ from kilocard.core.roll import Roll
 from kilocard.gateway.admin_guard import only_from_here
 from kilocard.gateway.plane import Plane
 from kilocard.gateway.reloader import Reloader
+from kilocard.gateway.scrape_targets import scrape_targets
 from kilocard.gateway.signals import signals
 from kilocard.gateway.state import state
 from kilocard.gateway.told import Told
 from kilocard.metrics.render import CONTENT_TYPE
 from kilocard.net.server import Answer, Reply, Request
+from kilocard.spec.model import ClusterSpec
 from kilocard.spec.problems import path_text
 
 _JSON = "application/json"
@@ -30,6 +32,10 @@ class Overview(Protocol):
 
     @property
     def ready(self) -> bool: ...
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """The cluster that is in force."""
 
     async def metrics(self) -> bytes: ...
 
@@ -57,6 +63,10 @@ class OneGateway:
     @property
     def ready(self) -> bool:
         return self._plane.ready
+
+    @property
+    def spec(self) -> ClusterSpec:
+        return self._plane.spec
 
     async def metrics(self) -> bytes:
         return self._plane.telemetry.registry.render()
@@ -96,12 +106,16 @@ class Admin:
             return Answer(200, _JSON, msgspec.json.encode(await overview.state()))
         if request.path == "/signals":
             return Answer(200, _JSON, msgspec.json.encode(await overview.signals()))
+        if request.path == "/targets":
+            rows = scrape_targets(overview.spec, (await overview.state())["replicas"])
+            return Answer(200, _JSON, msgspec.json.encode(rows))
         if request.path == "/scaling":
             return self._scaling()
         if request.path == "/reload":
             raise MethodNotAllowed("/reload takes POST.")
         raise NotFound(
-            "The admin address has /healthz, /readyz, /metrics, /state, /signals and /scaling.", code="unknown_path"
+            "The admin address has /healthz, /readyz, /metrics, /state, /signals, /targets and /scaling.",
+            code="unknown_path",
         )
 
     def _scaling(self) -> Answer:

@@ -18,6 +18,7 @@ from kilocard.gateway.state import UNKNOWN
 from kilocard.metrics import names
 from kilocard.metrics.merge import Page, Totals, merged, page
 from kilocard.metrics.render import Registry
+from kilocard.spec.model import ClusterSpec
 from kilocard.workers.overview import combined
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class Pages:
     def ready(self) -> bool:
         supervisor = self._supervisor
         return not supervisor.draining and any(hand.ready for hand in supervisor.hands)
+
+    @property
+    def spec(self) -> ClusterSpec:
+        return self._supervisor.spec
 
     def _standings(self) -> Standings:
         supervisor = self._supervisor

@@ -1,0 +1,100 @@
+"""systemd: one unit that runs the cluster of one machine, and the user that it runs as.
+
+The unit goes to /etc/systemd/system/, the user's line to /etc/sysusers.d/, the cluster file to /etc/kilocard/. Tried
+with systemd 252; `systemd-analyze verify kilocard.service` checks it.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from kilocard.deploy.target import Files, RenderOptions, Target
+from kilocard.engines.registry import engine
+from kilocard.spec.model import ClusterSpec
+
+#: where the cluster file is looked for
+CLUSTER = "/etc/kilocard/cluster.yaml"
+#: seconds on top of all drains until systemd kills
+AFTER_DRAIN = 30
+
+_UNIT = """\
+# Written by `kilocard render systemd`: change the cluster file and render again.
+[Unit]
+Description=kilocard: {what}
+Documentation=https://pypi.org/project/kilocard/
+After=network-online.target {after}
+Wants=network-online.target
+
+[Service]
+Type=exec
+User=kilocard
+# Python's environment with kilocard in it; engines are looked for in the same PATH.
+Environment=PATH=/opt/kilocard/bin:/usr/local/bin:/usr/bin:/bin
+# Models, keys, usage and logs.
+Environment=KILOCARD_HOME=/var/lib/kilocard
+StateDirectory=kilocard
+WorkingDirectory=/var/lib/kilocard
+# Secrets such as HF_TOKEN=…, one a line; readable by root alone.
+EnvironmentFile=-/etc/kilocard/secrets.env
+ExecStart=/usr/bin/env kilocard {command} {cluster}
+# The cluster file is followed anyway (gateway.watch); this asks at once.
+ExecReload=/bin/kill -HUP $MAINPID
+
+Restart=always
+RestartSec=2
+# A stop drains: requests finish, then engines end. Only the main process is told, it tells the others.
+KillMode=mixed
+TimeoutStopSec={stop}
+# Each stream takes two or three.
+LimitNOFILE=1048576
+# Engines share memory between their processes and pin some of it.
+LimitMEMLOCK=infinity
+{oom}
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+# Not PrivateDevices (GPUs are devices) and not MemoryDenyWriteExecute (engines compile kernels as they run).
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+_OOM = """\
+# An engine that takes too much memory is killed alone, and started again; the gateway goes on.
+OOMPolicy=continue
+"""
+
+_USER = """\
+# For /etc/sysusers.d/: `systemd-sysusers` makes the user. GPUs belong to these groups on most distributions.
+g video -
+g render -
+u kilocard - "kilocard" /var/lib/kilocard
+m kilocard video
+m kilocard render
+"""
+
+
+def render(spec: ClusterSpec, options: RenderOptions) -> Files:
+    """kilocard.service and the user's line."""
+    started = [pool for pool in spec.pools.values() if not pool.exists]
+    # one after the other, as `kilocard up` does it: the gateway's requests, then the engines
+    drain = spec.gateway.shutdown_delay + spec.gateway.drain + max((pool.drain.grace for pool in started), default=0.0)
+    gpus = any(engine(pool.engine).gpu_count(pool) for pool in started)
+    unit = _UNIT.format(
+        what="gateway and replicas" if started else "gateway",
+        after="nvidia-persistenced.service" if gpus else "",
+        command="up" if started else "gateway",
+        cluster=CLUSTER,
+        stop=ceil(drain) + AFTER_DRAIN,
+        oom=_OOM if started else "",
+    )
+    lines = [line.rstrip() for line in unit.split("\n")]
+    return {"kilocard.service": "\n".join(lines), "sysusers.d/kilocard.conf": _USER}
+
+
+SYSTEMD = Target("systemd", "a unit for the cluster of one machine", render)
