@@ -11,7 +11,8 @@ from typing import Any
 
 from kilocard.metrics import names
 from kilocard.metrics.names import Metric
-from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec, ScaleStep
+from kilocard.spec.model import ClusterSpec, ModelSpec, PoolSpec
+from kilocard.spec.scaling import ScaleStep
 from kilocard.spec.units import format_duration
 
 Rule = dict[str, Any]
