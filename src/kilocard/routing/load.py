@@ -35,6 +35,9 @@ STALE_AFTER = 5.0
 #: KV use from which a queue is believed to be for want of memory, and below which it can't be (shares)
 KV_TIGHT = 0.90
 KV_ROOMY = 0.80
+#: what a queue has shown of the capacity grows by this factor with each reading without one. If it were forgotten at
+#: once, a whole hold queue could go to the first replica without a queue before its next reading
+FORGET = 1.1
 
 #: seconds that news of peers may be behind: twice what the link between workers takes
 PEER_LAG = 0.06
@@ -245,7 +248,7 @@ class ReplicaLoad:
             if running > 0 and (tight or self._queued_before):
                 self._learned = running
         elif kv_usage is not None and kv_usage < KV_ROOMY:
-            self._learned = UNBOUNDED
+            self._learned = FORGET * max(self._learned, running)
         elif self._learned < running:
             self._learned = running
         self._queued_before = waiting > 0

@@ -214,7 +214,16 @@ class Server:
         if self.busy_since is not None:
             self._advance(now)
         engine = self._engine
-        return LoadSample(now, engine.running, engine.waiting, engine.kv_usage, kv_tokens=self.kv_tokens)
+        counters = engine.counters
+        return LoadSample(
+            now,
+            engine.running,
+            engine.waiting,
+            engine.kv_usage,
+            prefix_queries_total=counters.prefix_queries,
+            prefix_hits_total=counters.prefix_hits,
+            kv_tokens=self.kv_tokens,
+        )
 
     def answers(self, *, token: bool) -> bool:
         """A probe; `token`: one that asks for a token too."""

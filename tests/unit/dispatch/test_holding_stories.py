@@ -159,9 +159,29 @@ def test_measured_capacity_bounds_what_kv_can_hold() -> None:
     for send in sent[:6]:
         story.finish(send.request)
     assert replica.waiting == 0
+    for _ in range(40):
+        story.now += 1
+        story.scrape("a", 8, 0, 0.3)
+    assert replica.capacity == 256, "forgotten by and by"
+
+
+def test_one_reading_without_a_queue_does_not_let_a_whole_hold_queue_through() -> None:
+    """Nobody says how many it runs at once; two readings with a queue did. Hundreds wait in the gateway when a reading
+    comes that shows none: it gets a tenth more than that, and what overheat lets wait."""
+    story = Story("a")
+    for _ in range(20):
+        story.send()
+    for _ in range(2):
+        story.now += 1
+        story.scrape("a", 10, 10, 0.2)
+    for _ in range(300):
+        story.arrive()
+    for id in range(18):
+        story.finish(id)
     story.now += 1
-    story.scrape("a", 8, 0, 0.3)
-    assert replica.capacity == 256
+    story.scrape("a", 2, 0, 0.05)
+    story.wait(1)
+    assert story.in_flight("a") == 11 + 4
 
 
 def test_two_models_share_a_pool_fairly() -> None:
