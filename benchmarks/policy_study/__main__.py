@@ -18,7 +18,7 @@ from time import monotonic, process_time
 
 from benchmarks.policy_study.cases import SECTIONS, cases
 from benchmarks.policy_study.page import write_page
-from benchmarks.policy_study.play import Study, read_pools, read_traces
+from benchmarks.policy_study.play import Study, Traces, read_pools
 from benchmarks.policy_study.record import RESULTS, Record, settings
 from kilocard.core.errors import UsageError
 
@@ -31,7 +31,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--traces", type=Path, default=os.environ.get("KILOCARD_TRACES"))
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so much processor time")
     parser.add_argument("--section", choices=SECTIONS, help="play only this one")
     parser.add_argument("--fresh", action="store_true", help="forget what was played")
     parser.add_argument("--page", action="store_true", help="play nothing")
@@ -54,12 +54,12 @@ def play(o: argparse.Namespace, record: Record | None) -> Record:
     pools = read_pools()
     if record is None or record.settings != settings(pools):
         record = Record(settings(pools))
-    study = Study(read_traces(o.traces), pools, record.capacities)
+    study = Study(Traces(o.traces), pools, record.capacities)
     missing = [case for case in cases() if case.key not in record.runs and o.section in (None, case.section)]
-    begun = said = monotonic()
+    begun, said = process_time(), monotonic()
     for number, case in enumerate(missing):
         now = monotonic()
-        if now - begun > 60 * o.minutes:
+        if process_time() - begun > 60 * o.minutes:
             break
         if now - said > WRITE_EVERY:
             said = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import UserDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,16 +45,21 @@ STARTED = 0.99
 Trace = Sequence[WorkloadRequest]
 
 
-def read_traces(folder: Path) -> dict[str, Trace]:
-    """Each in order of arrival, coarse clocks spread out."""
-    found: dict[str, Trace] = {}
-    for name, file in TRACES.items():
+class Traces(UserDict[str, Trace]):
+    """The public traces in a folder, each read when it is asked for: in order of arrival, coarse clocks spread out."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Trace:
+        path = self._folder / TRACES[name]
         try:
-            with (folder / file).open(encoding="utf-8") as lines:
-                found[name] = spread_ticks(read_trace(lines).requests, Random(name))
+            with path.open(encoding="utf-8") as lines:
+                found = self.data[name] = spread_ticks(read_trace(lines).requests, Random(name))
         except OSError as error:
-            raise UsageError(f"{folder / file}: {error.strerror}; docs/workloads.md says where it is from") from None
-    return found
+            raise UsageError(f"{path}: {error.strerror}; docs/workloads.md says where it is from") from None
+        return found
 
 
 def read_pools() -> dict[str, PoolModel]:
