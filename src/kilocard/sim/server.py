@@ -67,7 +67,9 @@ class Server:
 
     def _new_engine(self) -> None:
         profile = self.pool.profile
-        self._engine = FastEngine(profile, prefix_cache=self.pool.prefix_cache)
+        self._engine = FastEngine(
+            profile, prefix_cache=self.pool.prefix_cache, async_scheduling=profile.steps_ahead >= 1
+        )
         #: tokens of the longest request that it takes
         self.longest = min(self._engine.largest_request, profile.max_model_len)
         self.kv_tokens = float(self._engine.kv_tokens)

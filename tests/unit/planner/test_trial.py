@@ -53,6 +53,14 @@ def test_means_agree_with_the_closed_form_below_the_knee() -> None:
     assert tried.concurrency == pytest.approx(expected.concurrency, rel=0.15)
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_an_engine_that_schedules_ahead_keeps_a_prompt_waiting_as_the_closed_form_says(ahead: int) -> None:
+    engine = replace(REPLICA, steps_ahead=ahead)
+    expected = at_rate(engine, 1.0, 128, 300)
+    tried = trial(engine, replicas=4, rate_per_s=4.0, inputs=Fixed(128), outputs=Fixed(300), streams=8, rng=Random(1))
+    assert tried.ttft_s.mean == pytest.approx(expected.ttft_s, rel=0.08)
+
+
 def test_overload_shows_in_the_tail() -> None:
     def p95(replicas: int) -> float:
         return trial(
@@ -79,13 +87,15 @@ def test_equal_seeds_give_equal_trials() -> None:
     assert once(3) == once(3) != once(4)
 
 
-def test_a_trial_is_the_simulators_cluster() -> None:
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_trial_is_the_simulators_cluster(ahead: int) -> None:
     """What `kilocard simulate` would say of the same requests on the same replicas."""
+    engine = replace(REPLICA, steps_ahead=ahead)
     requests = list(islice(generate(Poisson(5.0), Mix.of(Fixed(128), Fixed(300)), Random(1)), 300))
-    cluster = Cluster(Scenario.of_one(REPLICA, 3, signals=Signals(hop_s=0.0)), requests)
+    cluster = Cluster(Scenario.of_one(engine, 3, signals=Signals(hop_s=0.0)), requests)
     results = cluster.play()
     inside = [place for place, each in enumerate(requests) if requests[90].at_s <= each.at_s < requests[270].at_s]
-    tried = run_trial(REPLICA, requests, replicas=3)
+    tried = run_trial(engine, requests, replicas=3)
     assert tried.requests == len(inside)
     assert tried.e2e_s.mean == pytest.approx(sum(results.end_s[n] - requests[n].at_s for n in inside) / len(inside))
 
