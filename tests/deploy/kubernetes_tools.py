@@ -55,6 +55,27 @@ _GROUP_SCHEMA = {
         },
     },
 }
+#: PodMonitor of the Prometheus operator's monitoring.coreos.com/v1, as far as it is used here
+_MONITOR_SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["selector", "podMetricsEndpoints"],
+    "properties": {
+        "selector": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"matchLabels": {"type": "object", "additionalProperties": {"type": "string"}}},
+        },
+        "podMetricsEndpoints": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {"port": {"type": "string"}, "path": {"type": "string"}},
+            },
+        },
+    },
+}
 
 
 def tool(name: str) -> str:
@@ -80,6 +101,9 @@ def validate(things: list[dict[str, Any]], scratch: Path) -> None:
     """Every object against the strict schema of its kind; AssertionError for what does not fit or is not known."""
     known = []
     for thing in things:
+        if thing["kind"] == "PodMonitor":
+            Draft202012Validator(_MONITOR_SCHEMA).validate(thing["spec"])
+            continue
         if thing["kind"] != GROUP:
             known.append(thing)
             continue

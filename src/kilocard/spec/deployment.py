@@ -64,5 +64,7 @@ class KubernetesSpec:
     hub_secret: str = "kilocard-hub"
     #: namespace of the Prometheus that may read metrics pages
     monitoring_namespace: str = "monitoring"
+    #: PodMonitors for Prometheus' operator, besides the annotations that others go by
+    pod_monitors: bool = False
     #: whether kilocard's controller writes the replica counts of pools with `scaling`
     controller: bool = False

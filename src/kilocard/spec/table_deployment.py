@@ -95,6 +95,7 @@ KUBERNETES = Section(
         Key("model_cache", _MODEL_CACHE, "Where replicas keep what they fetch from the hub."),
         Key("hub_secret", _DNS_NAME, "Secret whose key `token` is the model hub's access token; it need not exist."),
         Key("monitoring_namespace", _LABEL, "Namespace of the Prometheus that may read metrics pages."),
+        Key("pod_monitors", YesNo(), "Write PodMonitors too, for Prometheus' operator."),
         Key(
             "controller",
             YesNo(),

@@ -146,3 +146,13 @@ def test_pools_that_exist_have_no_objects() -> None:
 def test_a_pool_may_not_take_the_gateways_name() -> None:
     with pytest.raises(UsageError, match="kilocard's own gateway"):
         everything(cluster("gateway: {engine: vllm, version: 0.32.0, model: m/m}"))
+
+
+def test_pod_monitors_are_written_where_they_are_asked_for_and_there_is_a_page() -> None:
+    keys = "a: {engine: vllm, version: 0.32.0, model: m/m}\nb: {engine: ollama, version: 0.13.0, model: m}"
+    assert not [thing for thing in everything(cluster(keys)) if thing["kind"] == "PodMonitor"]
+    spec = cluster(keys, "kubernetes: {pod_monitors: true}")
+    found = {thing["metadata"]["name"]: thing for thing in everything(spec) if thing["kind"] == "PodMonitor"}
+    assert set(found) == {"kilocard-gateway", "kilocard-a"}
+    (page,) = found["kilocard-a"]["spec"]["podMetricsEndpoints"]
+    assert page == {"port": "http", "path": "/metrics"}

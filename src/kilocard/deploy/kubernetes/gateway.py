@@ -18,7 +18,7 @@ from kilocard.deploy.kubernetes.cluster_file import (
 )
 from kilocard.deploy.kubernetes.names import object_name
 from kilocard.deploy.kubernetes.pod import spread
-from kilocard.deploy.kubernetes.pool import budget, metadata, monitoring
+from kilocard.deploy.kubernetes.pool import budget, metadata, monitoring, pod_monitor
 from kilocard.deploy.kubernetes.quantities import quantity
 from kilocard.spec.model import ClusterSpec
 
@@ -39,7 +39,11 @@ _USER = 65532
 def gateway_objects(spec: ClusterSpec, own_image: str) -> list[Object]:
     count = spec.kubernetes.gateways
     found = [config(spec), *account(), deployment(spec, own_image), service(spec), budget(NAME, LABELS), policy(spec)]
-    return [*found, autoscaler(spec)] if count.min < count.max else found
+    if count.min < count.max:
+        found.append(autoscaler(spec))
+    if spec.kubernetes.pod_monitors:
+        found.append(pod_monitor(NAME, LABELS, "admin", "/metrics"))
+    return found
 
 
 def config(spec: ClusterSpec, *, found_by_service: bool = True) -> Object:

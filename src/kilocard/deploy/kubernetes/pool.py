@@ -22,8 +22,11 @@ _GROUP = {"size": "$(LWS_GROUP_SIZE)", "rank": "$(LWS_WORKER_INDEX)", "leader": 
 def pool_objects(spec: ClusterSpec, replica: Replica) -> list[Object]:
     """The objects of a pool whose replicas are started here."""
     runs = deployment(spec, replica) if replica.machines.count == 1 else group(spec, replica)
-    return [runs, service(replica), budget(object_name(replica.pool.name), pool_labels(replica.pool.name)),
-            policy(spec, replica)]  # fmt: skip
+    name, labels = object_name(replica.pool.name), pool_labels(replica.pool.name)
+    found = [runs, service(replica), budget(name, labels), policy(spec, replica)]
+    if spec.kubernetes.pod_monitors and replica.metrics_path is not None:
+        found.append(pod_monitor(name, labels, "http", replica.metrics_path))
+    return found
 
 
 def metadata(name: str, labels: Object) -> Object:
@@ -120,6 +123,16 @@ def budget(name: str, labels: Object) -> Object:
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": {"matchLabels": labels},
         },
+    }
+
+
+def pod_monitor(name: str, labels: Object, port: str, path: str) -> Object:
+    """For Prometheus' operator. Pods without such a port (helpers of a group) are passed over."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": metadata(name, labels),
+        "spec": {"selector": {"matchLabels": labels}, "podMetricsEndpoints": [{"port": port, "path": path}]},
     }
 
 
