@@ -1,6 +1,6 @@
 """Replicas come and go under streaming load, and no request may fail.
 
-    python -m benchmarks.scale_events [--events 20] [--workers N] [--logs FOLDER]
+    python -m benchmarks.scale_events [--events 20] [--most 6] [--logs FOLDER]
 
 Starts `kilocard up` with emulated engines that load for a second, as processes of their own, and turns the load up and
 down with clients that stream in a closed loop, until so many replicas were started or drained. Every answer has to be
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ from kilocard.net.client import Response, fetch
 #: what clients ask for, in tokens of 5 ms: most little, the first FEW of them so much that an engine which is told to
 #: stop, and lets what runs go on for 5 s as engines do, would cut it
 SHORT, LONG = 40, 1400
-#: clients at the top and at the bottom of the load: at the top half of them wait, whatever the pool's size
-MANY, FEW = 32, 4
+#: clients at the top and at the bottom of the load: at the top many of them wait, whatever the pool's size
+MANY, FEW = 40, 4
 #: seconds from the condition that holds to the start of a replica
 LATE = 2.0
 HEADERS = (("content-type", "application/json"),)
@@ -52,7 +53,7 @@ CLUSTER: dict[str, Any] = {
             "engine": "emulated",
             "args": {"load-time": 1, "max-num-seqs": 4},
             "replicas": {"min": 1, "max": 4},
-            "scaling": {"up": {"above": 1, "for": "1s"}, "down": {"below": 0.5, "for": "1s"}},
+            "scaling": {"up": {"above": 1, "for": "1s"}, "down": {"below": 0.5, "for": "1s"}, "cooldown": "0s"},
             "drain": {"grace": "30s"},
         }
     },
@@ -264,13 +265,16 @@ async def scale(events: int, folder: Path, spec: dict[str, Any] | None = None) -
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale_events", description=__doc__)
     parser.add_argument("--events", type=int, default=20, help="replicas that come or go")
+    parser.add_argument("--most", type=int, default=6, help="replicas at the top of the load")
     parser.add_argument("--logs", type=Path, help="keep what the processes write in this folder")
     a = parser.parse_args()
+    spec = deepcopy(CLUSTER)
+    spec["pools"]["p"]["replicas"]["max"] = a.most
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kilocard-scale-") as scratch:
         folder = a.logs or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        result = asyncio.run(scale(a.events, folder))
+        result = asyncio.run(scale(a.events, folder, spec))
         problems = result.problems(a.events)
         print(
             f"{result.started} replicas came and {result.drained} went in {time.monotonic() - began:.0f} s; "

@@ -29,7 +29,7 @@ SPEC: dict[str, Any] = {
             "engine": "emulated",
             "args": {"max-num-seqs": 4},
             "replicas": {"min": 1, "max": 2},
-            "scaling": {"up": {"above": 1, "for": "1s"}, "down": {"below": 0.5, "for": "1s"}},
+            "scaling": {"up": {"above": 1, "for": "1s"}, "down": {"below": 0.5, "for": "1s"}, "cooldown": "0s"},
             "drain": {"grace": "30s"},
         }
     },

@@ -15,7 +15,7 @@ from typing import Any
 from kilocard.backends import models
 from kilocard.backends.base import FollowingBackend, ReplicaState, Report
 from kilocard.backends.local import LocalBackend
-from kilocard.cli.wiring import cache_dir, store_path
+from kilocard.cli.wiring import cache_dir, gpus_of, store_path
 from kilocard.controller.announcer import Announcer
 from kilocard.controller.controller import Controller, wall_clock
 from kilocard.controller.lease import FileLease
@@ -95,7 +95,7 @@ class ControlledCluster:
                 await self._end()
             raise
         controller = self.controller = Controller(
-            self.spec, self.backend, self._pages, self.lease, self._memory, outlives=outlives
+            self.spec, self.backend, self._pages, self.lease, self._memory, gpus=gpus_of, outlives=outlives
         )
         ControllerMeters(controller, self.registry)
         self._announcer.scaling = partial(_shown, controller, self._announcer)

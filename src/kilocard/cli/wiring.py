@@ -33,7 +33,7 @@ from kilocard.gateway.sources import nowhere
 from kilocard.metrics.render import Counter, Family
 from kilocard.scrape.discovery.configured import configured
 from kilocard.spec.load import Digests, load
-from kilocard.spec.model import ClusterSpec
+from kilocard.spec.model import ClusterSpec, PoolSpec
 from kilocard.spec.services import OidcSpec
 from kilocard.spec.units import listen_address
 from kilocard.stores.budget_keeper import BudgetKeeper
@@ -172,6 +172,11 @@ def supervisor_of(spec: ClusterSpec, workers: int) -> Supervisor:
     return supervisor
 
 
+def gpus_of(pool: PoolSpec) -> int:
+    """What one replica takes."""
+    return engine(pool.engine).gpu_count(pool)
+
+
 class LocalCluster:
     """A gateway and the replicas of this machine behind it."""
 
@@ -224,9 +229,10 @@ class LocalCluster:
         files = store_path(self.spec).parent / f"controller-{self.gateway.port}"
         controller = Controller(
             self.spec, self.backend, InProcess(lambda: signals(plane)), FileLease(files.with_suffix(".lock")),
-            MemoryFile(files.with_suffix(".json")), outlives=False,
+            MemoryFile(files.with_suffix(".json")), gpus=gpus_of, outlives=False,
         )  # fmt: skip
         ControllerMeters(controller, plane.telemetry.registry)
+        plane.on_nobody = controller.wake
         self.gateway.scaling = lambda: view(controller) if controller.keepers else None
         return controller
 

@@ -26,8 +26,9 @@ from kilocard.scaling.leaving import leaving
 from kilocard.scaling.limits import Limits
 from kilocard.spec.model import ClusterSpec, PoolSpec
 
-#: seconds between two looks
+#: seconds between two looks, and the least pause between them when a request wakes a pool
 EVERY = 1.0
+LEAST = 0.2
 #: timers are written so often; what is under way is written at once
 REMEMBER_EVERY = 5.0
 #: a backend may take so long to say that a replica is on its way
@@ -47,7 +48,8 @@ def wall_clock() -> float:
 class Controller:
     """Keeps the number of replicas of each pool that has `scaling`. Nobody else changes it while this one leads.
 
-    `clock` is the backend's, so that ages of states can be told. `outlives`: replicas outlive this process, so drains
+    `clock` is the backend's, so that ages of states can be told. `gpus`: of one replica of a pool, where the cluster
+    file does not say it. `outlives`: replicas outlive this process, so drains
     that an earlier controller has begun are picked up.
     """
 
@@ -59,6 +61,7 @@ class Controller:
         lease: Lease,
         memory: MemoryFile,
         *,
+        gpus: Callable[[PoolSpec], int | None] = lambda pool: None,
         outlives: bool = True,
         clock: Clock = time.monotonic,
         wall: Callable[[], float] = wall_clock,
@@ -80,6 +83,7 @@ class Controller:
         self.moves: Counter[tuple[str, str]] = Counter()
         #: decisions by pool and reason
         self.decided: Counter[tuple[str, str]] = Counter()
+        self._gpus = gpus
         self._lease = lease
         self._memory = memory
         self._outlives = outlives
@@ -99,18 +103,20 @@ class Controller:
         for name in self.keepers.keys() - pools.keys():
             del self.keepers[name]
         for name, pool in pools.items():
+            gpus = self._gpus(pool)
             if name in self.keepers:
-                self.keepers[name].adopt(pool, scrape_s, now)
+                self.keepers[name].adopt(pool, scrape_s, gpus, now)
             else:
-                self.keepers[name] = Keeper(pool, scrape_s)
+                self.keepers[name] = Keeper(pool, scrape_s, gpus)
 
     def start(self) -> None:
         """Begin, in the running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="controller")
 
-    def look_soon(self) -> None:
-        """Something has happened that need not wait for the next second."""
-        self._soon.set()
+    def wake(self) -> None:
+        """A request waits and there is no replica: if that is as it was decided, decide anew at once."""
+        if any(keeper.decision is not None and not keeper.decision.wanted for keeper in self.keepers.values()):
+            self._soon.set()
 
     async def close(self, *, finished: bool = False) -> None:
         """Decide no more; the lease stays ours until `release`.
@@ -132,10 +138,11 @@ class Controller:
     async def _run(self) -> None:
         while True:
             began = self.clock()
-            await self.look()
             self._soon.clear()
+            await self.look()
+            await asyncio.sleep(LEAST)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.05, EVERY - (self.clock() - began))):
+                async with asyncio.timeout(max(0.0, EVERY - (self.clock() - began))):
                     await self._soon.wait()
 
     async def look(self) -> None:
@@ -208,16 +215,17 @@ class Controller:
     # ---- decide and act
 
     async def _keep(self, keeper: Keeper, signals: ClusterSignals) -> None:
-        limits = Limits(local=local_times(keeper.scaler.zones, self.wall()))
-        decision = keeper.decide(signals, limits)
+        times, unknown = local_times(keeper.scaler.zones, self.wall())
+        for error in unknown:  # its schedules don't hold; the rest of the pool goes on
+            self.events.trouble("decide", error, keeper.pool.name)
+        decision = keeper.decide(signals, Limits(local=times))
         self.decided[decision.pool, decision.reason.value] += 1
         for _ in range(decision.wanted - decision.have):
             keeper.wish(signals.now)
         if decision.wanted < decision.have:
             await self._fewer(keeper, decision, signals)
-        for pending in list(keeper.pending.values()):
-            if signals.now >= pending.due:
-                await self._start(keeper, pending, decision)
+        due = [pending for pending in keeper.pending.values() if signals.now >= pending.due]
+        await asyncio.gather(*(self._start(keeper, pending, decision) for pending in due))
 
     async def _start(self, keeper: Keeper, pending: Pending, decision: ScalingDecision) -> None:
         pool, now = keeper.pool.name, self.clock()

@@ -39,25 +39,26 @@ class Pending:
 
 
 class Keeper:
-    def __init__(self, pool: PoolSpec, scrape_s: float) -> None:
+    def __init__(self, pool: PoolSpec, scrape_s: float, gpus: int | None) -> None:
+        """`gpus`: of one replica; None: as the cluster file says."""
         self.pool = pool
-        self.scaler = Scaler(pool, scrape_s=scrape_s)
+        self.scaler = Scaler(pool, scrape_s=scrape_s, gpus_per_replica=gpus)
         self.journal = Journal()
         self.decision: ScalingDecision | None = None
         self.pending: dict[str, Pending] = {}
         #: replicas by phase at the last look
         self.phases: dict[Phase, int] = {}
-        self._scrape_s = scrape_s
+        self._known = (pool, scrape_s, gpus)
         self._number = 0
 
-    def adopt(self, pool: PoolSpec, scrape_s: float, now: float) -> None:
+    def adopt(self, pool: PoolSpec, scrape_s: float, gpus: int | None, now: float) -> None:
         """The cluster file has changed: other bounds or another policy, the same history."""
-        if pool == self.pool and scrape_s == self._scrape_s:
+        if (pool, scrape_s, gpus) == self._known:
             return
-        saved = self.scaler.snapshot(now)
-        self.pool, self._scrape_s = pool, scrape_s
-        self.scaler = Scaler(pool, scrape_s=scrape_s)
-        self.scaler.restore(now, saved, 0.0)
+        self._known = (pool, scrape_s, gpus)
+        old, self.pool = self.scaler, pool
+        self.scaler = Scaler(pool, scrape_s=scrape_s, gpus_per_replica=gpus)
+        self.scaler.restore(now, old.snapshot(now), 0.0)
 
     def decide(self, signals: ClusterSignals, limits: Limits) -> ScalingDecision:
         """How many, by what is known; kept in the journal."""

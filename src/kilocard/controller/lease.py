@@ -79,6 +79,8 @@ class FileLease:
     def give_back(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
+            if self._is_the_file(descriptor):  # nobody else removes it; who waits with it open sees that it is gone
+                self.path.unlink(missing_ok=True)
             os.close(descriptor)
 
     def _is_the_file(self, descriptor: int) -> bool:

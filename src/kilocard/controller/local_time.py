@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
+from kilocard.core.errors import BackendError
 from kilocard.scaling.limits import LocalTime
 
 
-def local_times(zones: Iterable[str], wall: float) -> dict[str, LocalTime]:
-    """`wall`: seconds since 1970. Raises ZoneInfoNotFoundError for a zone that this machine does not know."""
+def local_times(zones: Iterable[str], wall: float) -> tuple[dict[str, LocalTime], list[BackendError]]:
+    """The time in each zone, and what is wrong with those that are not known here. `wall`: seconds since 1970."""
     moment = datetime.fromtimestamp(wall, UTC)
-    there = {zone: moment.astimezone(ZoneInfo(zone)) for zone in zones}
-    return {zone: LocalTime(time.weekday(), time.hour * 60 + time.minute) for zone, time in there.items()}
+    found, unknown = {}, []
+    for name in sorted(zones):
+        try:
+            there = moment.astimezone(_zone(name))
+        except (OSError, ValueError, LookupError):  # no such file, no such name, or no data at all
+            unknown.append(
+                BackendError(f"this machine does not know the time zone {name}: check its name, or install tzdata")
+            )
+        else:
+            found[name] = LocalTime(there.weekday(), there.hour * 60 + there.minute)
+    return found, unknown
+
+
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)  # UTC needs no data

@@ -100,6 +100,8 @@ class Plane:
         self.notes_peers = False
         #: who wants to know that a draining replica has no request left
         self.on_drained: Callable[[str], None] = lambda replica: None
+        #: that a request waits and its model has no replica
+        self.on_nobody: Callable[[], None] = lambda: None
         #: and that a body is refused from now on
         self.on_convicted: Callable[[Convicted], None] = lambda convicted: None
         self.started_at = clock()
@@ -275,6 +277,8 @@ class Plane:
                     held = self.exchanges.get(instruction.request)
                     if held is not None and held.trail is not None:
                         held.trail.held(held, instruction.reason, event)
+                    if instruction.reason == "no_replica":
+                        self.on_nobody()
             except Exception:
                 contain(self, instruction)
 

@@ -217,7 +217,9 @@ class PoolSpec:
     @property
     def sleeps(self) -> bool:
         """It may have no replica at all, since one is started for the first request that waits."""
-        return self.scaling is not None and self.replicas.min == 0
+        if self.scaling is None:
+            return False
+        return self.replicas.min == 0 or any(each.min == 0 for each in self.scaling.schedules.values())
 
     @property
     def exists(self) -> bool:

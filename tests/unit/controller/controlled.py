@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
+from unittest import mock
 
 from kilocard.backends.base import ReplicaState
 from kilocard.backends.fake import FakeBackend
@@ -33,21 +34,26 @@ from kilocard.spec.model import (
     ModelSpec,
     PoolSpec,
     ReplicaRange,
-    ScaleStep,
-    ScalingSpec,
 )
+from kilocard.spec.scaling import ScaleStep, ScalingSpec
 
 T = TypeVar("T")
 START = 1_700_000_000.0
 
 
+async def at_once(work: Callable[..., T], *arguments: Any) -> T:
+    return work(*arguments)
+
+
 def run(body: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(body)
+    """Small files are written at once in place of in a thread, so that the order of a test is its own."""
+    with mock.patch("asyncio.to_thread", at_once):
+        return asyncio.run(body)
 
 
 def cluster(least: int = 1, most: int = 4, *, gpus: int = 0, **pool: Any) -> ClusterSpec:
-    """More than 20 wait for 3 s: one more; at most 5 for 6 s: one fewer."""
-    scaling = ScalingSpec(up=ScaleStep(20.0, 3.0), down=ScaleStep(5.0, 6.0))
+    """More than 20 wait for 3 s: one more; at most 5 for 6 s: one fewer; nobody asks for 8 s: none, if none may be."""
+    scaling = ScalingSpec(up=ScaleStep(20.0, 3.0), down=ScaleStep(5.0, 6.0), cooldown=0.0, idle=8.0)
     one = PoolSpec(
         "p", "emulated", replicas=ReplicaRange(least, most), scaling=scaling, drain=DrainSpec(30.0),
         gpus=GpuSpec(tensor=gpus) if gpus else None, **pool,
@@ -116,10 +122,10 @@ class World:
         del self.sent[request]
         self.tell(ev.Finished(self.clock(), request, 200, 10))
 
-    def gauges(self, running: float, waiting: float) -> None:
-        """All replicas that serve say so."""
-        for replica in list(self.dispatcher.fleet.replicas):
-            self.tell(ev.Scraped(self.clock(), replica, LoadSample(self.clock(), running, waiting, 0.1)))
+    def gauges(self, waiting: float) -> None:
+        """All replicas that serve say that so many wait, and that they run what was sent."""
+        for id, replica in list(self.dispatcher.fleet.replicas.items()):
+            self.tell(ev.Scraped(self.clock(), id, LoadSample(self.clock(), replica.in_flight, waiting, 0.28)))
 
     # ---- time
 
@@ -131,7 +137,7 @@ class World:
             self.backend.advance(1.0)
             self.tell(ev.Tick(self.clock()))
             if waiting is not None:
-                self.gauges(8, waiting)
+                self.gauges(waiting)
             for controller in controllers or [self.controller]:
                 await controller.look()
             await settle()
@@ -158,9 +164,6 @@ def with_range(spec: ClusterSpec, least: int, most: int) -> ClusterSpec:
 
 
 async def settle() -> None:
-    """Tasks that only wait for each other, and for threads that write small files, come to their end."""
-    for _ in range(50):
+    """Tasks that only wait for each other come to their end."""
+    for _ in range(20):
         await asyncio.sleep(0)
-    others = [task for task in asyncio.all_tasks() if task.get_name().startswith("drain")]
-    if others:
-        await asyncio.wait(others, timeout=0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -213,3 +214,16 @@ def test_a_lock_is_free_when_its_process_ends_and_only_then(tmp_path: Path) -> N
     first.give_back()
     assert second.take(4.0) and not first.take(5.0)
     second.give_back()
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_waits_with_a_file_open_that_is_gone_gets_the_next_one(tmp_path: Path) -> None:
+    """The one that holds it removes it while another one is about to lock it."""
+    first, second, third = (FileLease(tmp_path / "lock") for _ in range(3))
+    assert first.take(1.0)
+    with (tmp_path / "lock").open() as opened:
+        first.give_back()
+        assert third.take(2.0)
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free, and worth nothing
+        assert not second.take(3.0)
+    third.give_back()

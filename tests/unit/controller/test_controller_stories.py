@@ -73,6 +73,98 @@ def test_a_stream_that_does_not_end_is_waited_for_until_the_grace_is_over(tmp_pa
     run(body())
 
 
+def test_as_09_from_zero_for_the_first_request_and_back_when_nobody_asks_any_more(tmp_path: Path) -> None:
+    async def body() -> None:
+        world = World(tmp_path, cluster(least=0, most=2))
+        await world.backend.open()
+        await world.seconds(5)
+        assert world.states() == {}
+        request = world.arrive()
+        assert request not in world.sent  # it waits in the gateway
+        await world.seconds(1)
+        assert world.sent[request] == "p-0"
+        assert world.pool()["reason"] == "held"
+        await world.seconds(20, waiting=0)
+        assert world.states() == {"p-0": "ready"}  # its answer has not ended
+        world.finish(request)
+        await world.seconds(9, waiting=0)
+        assert world.states() == {"p-0": "stopped"}
+
+    run(body())
+
+
+def test_who_waits_for_a_pool_at_zero_wakes_the_controller_and_not_again_while_a_replica_comes(tmp_path: Path) -> None:
+    async def body() -> None:
+        world = World(tmp_path, cluster(least=0, most=2), auto_ready=False)
+        controller = world.controller
+        await world.backend.open()
+        await world.seconds(2)
+        world.arrive()
+        controller.wake()
+        assert controller._soon.is_set()
+        controller._soon.clear()
+        await world.seconds(1)
+        assert world.states() == {"p-0": "starting"}
+        world.arrive()
+        controller.wake()
+        assert not controller._soon.is_set()
+
+    run(body())
+
+
+def test_as_08_one_start_for_all_who_wait(tmp_path: Path) -> None:
+    """knative#13208."""
+
+    async def body() -> None:
+        world = World(tmp_path, cluster(least=0, most=4), auto_ready=False)
+        await world.backend.open()
+        requests = [world.arrive() for _ in range(60)]
+        await world.seconds(3)
+        assert world.states() == {"p-0": "starting"}
+        world.backend.make_ready("p-0")
+        await world.seconds(4, waiting=0)
+        assert set(world.sent) == set(requests)
+
+    run(body())
+
+
+def test_mt_10_a_queue_of_2826_adds_a_replica_at_28_percent_of_the_cache(tmp_path: Path) -> None:
+    """SGLang's documentation, production metrics: cache use alone tells nothing."""
+
+    async def body() -> None:
+        world = World(tmp_path)
+        await world.backend.open()
+        await world.seconds(4, waiting=2826)
+        assert world.ready() == ["p-0", "p-1"]
+        assert world.pool()["journal"][0]["numbers"]["average"] == 2826
+
+    run(body())
+
+
+def test_as_11_one_writer_and_a_pool_that_answers_now_and_then_stays(tmp_path: Path) -> None:
+    """kthena#1019: requests of 300 ms between two looks of a scaler that only samples."""
+
+    async def body() -> None:
+        world = World(tmp_path, cluster(least=0, most=2))
+        await world.backend.open()
+        world.arrive()
+        await world.seconds(1)
+        for _ in range(12):
+            for request in list(world.sent):
+                world.finish(request)
+            await world.seconds(5, waiting=0)
+            world.arrive()  # served between two looks, and over
+            for request in list(world.sent):
+                world.finish(request)
+        await world.seconds(7, waiting=0)
+        assert world.states() == {"p-0": "ready"}
+        await world.seconds(4, waiting=0)
+        assert world.states() == {"p-0": "stopped"}
+        assert [call[0] for call in world.backend.calls if call[0] != "idle"] == ["open", "start", "drain"]
+
+    run(body())
+
+
 def test_no_gpu_is_no_error_but_a_wish_that_is_kept(tmp_path: Path) -> None:
     async def body() -> None:
         world = World(tmp_path, cluster(gpus=1), gpus=1)
