@@ -1,11 +1,11 @@
 """Models of the Kubernetes HPA and of KEDA, as their documentation and code say, for the simulator's pools.
 
-Both see what a Prometheus that scrapes every 15 s has: the requests that wait, in engines and at the gateway.
+Both see what a Prometheus that scrapes every 15 s has of the requests that wait or are in flight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 
 from kilocard.core.signals import Phase, PoolSignals, ReplicaSignals
@@ -20,19 +20,31 @@ UP_SHARE, UP_PODS = 1.0, 4
 SCRAPE_S, POLL_S, COOLDOWN_S = 15.0, 30.0, 300.0
 
 
+#: the metric's total over the pool
+Metric = Callable[[PoolSignals | None, Sequence[ReplicaSignals]], float]
+
+
 def waiting(signals: PoolSignals | None, replicas: Sequence[ReplicaSignals]) -> float:
-    """In engines and at the gateway."""
+    """Requests that wait, in engines and at the gateway."""
     held = signals.held if signals is not None else 0.0
     return held + sum(each.waiting or 0.0 for each in replicas if each.phase is Phase.READY)
 
 
+def in_flight(signals: PoolSignals | None, replicas: Sequence[ReplicaSignals]) -> float:
+    """Those that run as well."""
+    return waiting(signals, replicas) + sum(each.running or 0.0 for each in replicas if each.phase is Phase.READY)
+
+
 class Hpa:
     """autoscaling/v2 with a Pods metric: ceil(pods × average / target), pods that are not ready count as 0 on the way
-    up. `target`: requests that may wait for each pod.
+    up. `target`: of the metric, for each pod.
     """
 
-    def __init__(self, target: float, low: int, high: int, *, scrape_s: float = SCRAPE_S) -> None:
+    def __init__(
+        self, target: float, low: int, high: int, metric: Metric = waiting, *, scrape_s: float = SCRAPE_S
+    ) -> None:
         self._target = target
+        self._metric = metric
         self._low, self._high = low, high
         self._scrape_s = scrape_s
         self._synced = self._scraped = float("-inf")
@@ -47,7 +59,7 @@ class Hpa:
         have = sum(each.phase is not Phase.DRAINING for each in replicas)
         ready = sum(each.phase is Phase.READY for each in replicas)
         if now - self._scraped >= self._scrape_s:
-            self._scraped, self._value = now, waiting(signals, replicas)
+            self._scraped, self._value = now, self._metric(signals, replicas)
         wanted = have
         if now - self._synced >= SYNC_S:
             self._synced = now
@@ -80,8 +92,8 @@ class Keda(Hpa):
     AverageValue: ceil(total / target). `cooldownPeriod` is about the last pod, and the last one stays here.
     """
 
-    def __init__(self, target: float, low: int, high: int) -> None:
-        super().__init__(target, low, high, scrape_s=POLL_S)
+    def __init__(self, target: float, low: int, high: int, metric: Metric = waiting) -> None:
+        super().__init__(target, low, high, metric, scrape_s=POLL_S)
 
     def _desired(self, have: int, ready: int) -> int:
         ratio = self._value / (self._target * max(1, have))

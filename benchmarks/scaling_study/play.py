@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.scaling_study.peers import Hpa, Keda
+from benchmarks.scaling_study.peers import Hpa, Keda, in_flight
 from kilocard.dispatch.config import PoolFacts
 from kilocard.perf.builtin import A100_7B
 from kilocard.scaling.scaler import Scaler
@@ -40,8 +40,12 @@ POLICIES: dict[str, Callable[[], Decides]] = {
     "threshold": kilocard("threshold"),
     "HPA, 5 waiting": partial(Hpa, 5.0, LEAST, MOST),
     "HPA, 20 waiting": partial(Hpa, 20.0, LEAST, MOST),
+    "HPA, 8 in flight": partial(Hpa, 8.0, LEAST, MOST, in_flight),
+    "HPA, 16 in flight": partial(Hpa, 16.0, LEAST, MOST, in_flight),
     "KEDA, 5 waiting": partial(Keda, 5.0, LEAST, MOST),
     "KEDA, 20 waiting": partial(Keda, 20.0, LEAST, MOST),
+    "KEDA, 8 in flight": partial(Keda, 8.0, LEAST, MOST, in_flight),
+    "KEDA, 16 in flight": partial(Keda, 16.0, LEAST, MOST, in_flight),
 }
 
 

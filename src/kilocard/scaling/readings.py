@@ -23,6 +23,7 @@ class Change(NamedTuple):
     output_tokens: float
     refused: float
     first_token: Histogram
+    hold: Histogram
 
     @property
     def answered(self) -> float:
@@ -82,8 +83,13 @@ class Readings:
             b.finished - a.finished,
             b.output_tokens - a.output_tokens,
             b.refused - a.refused,
-            tuple(new - old for new, old in zip(b.first_token, a.first_token, strict=True)),
+            _minus(b.first_token, a.first_token),
+            _minus(b.hold, a.hold),
         )
+
+
+def _minus(after: Histogram, before: Histogram) -> Histogram:
+    return tuple(new - old for new, old in zip(after, before, strict=True))
 
 
 def _fell(before: PoolSignals, after: PoolSignals) -> bool:
@@ -93,5 +99,6 @@ def _fell(before: PoolSignals, after: PoolSignals) -> bool:
         or after.finished < before.finished
         or after.output_tokens < before.output_tokens
         or after.refused < before.refused
-        or any(new < old for new, old in zip(after.first_token, before.first_token, strict=True))
+        or min(_minus(after.first_token, before.first_token)) < 0
+        or min(_minus(after.hold, before.hold)) < 0
     )

@@ -2,76 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from kilocard.core.signals import ReplicaSignals
 from kilocard.scaling.decision import Numbers, Reason
 from kilocard.scaling.proposal import Proposal
-from kilocard.scaling.view import View, per
+from kilocard.scaling.view import View
+from kilocard.scaling.watched import watch
 from kilocard.spec.scaling import ScalingSpec
-
-Gauge = Callable[[ReplicaSignals], float | None]
-
-
-def _in_flight(replica: ReplicaSignals) -> float | None:
-    if replica.running is None:
-        return None
-    return max(float(replica.in_flight), replica.running + (replica.waiting or 0.0))
-
-
-GAUGES: Mapping[str, Gauge] = {
-    "waiting": lambda replica: replica.waiting,
-    "in_flight": _in_flight,
-    "kv_usage": lambda replica: replica.kv_usage,
-}
-WORDS = {"waiting": "requests wait", "in_flight": "requests are in flight", "kv_usage": "of the KV cache is used"}
 
 
 class Threshold:
-    """The average counts replicas that load, since they will serve; requests held in the gateway count as waiting.
-
-    What is unknown is not counted for growing, and counts as `up.above` for shrinking.
-    """
+    """Two conditions, each with the time since when it holds without a break."""
 
     def __init__(self, spec: ScalingSpec) -> None:
         self._spec = spec
-        self._gauge = GAUGES[spec.signal]
+        self._watch = watch(spec.signal, spec.up.threshold)
         self._above_since: float | None = None
         self._below_since: float | None = None
 
     def propose(self, now: float, view: View) -> Proposal:
-        spec, signals = self._spec, view.signals
-        silent = view.silent(self._gauge)
-        held = signals.held if signals is not None and spec.signal != "kv_usage" else 0.0
-        known = sum(self._gauge(each) or 0.0 for each in view.ready if each not in silent) + held
-        low = per(known, view.serving)
-        high = per(known + len(silent) * spec.up.threshold, view.serving)
-        believed = view.believed(self._gauge)
-        self._above_since = _since(self._above_since, low > spec.up.threshold, now)
-        self._below_since = _since(self._below_since, believed and high <= spec.down.threshold, now)
+        up, down = self._spec.up, self._spec.down
+        seen = self._watch.look(now, view)
+        above = seen.low > up.threshold
+        self._above_since = _since(self._above_since, above and not seen.unsettled, now)
+        self._below_since = _since(self._below_since, not seen.doubt and seen.high <= down.threshold, now)
         numbers: Numbers = {
-            "signal": spec.signal, "average": round(low, 3), "held": held, "silent": len(silent),
+            "signal": self._spec.signal, "value": round(seen.low, 3), "possible": round(seen.high, 3),
+            "held": view.signals.held if view.signals is not None else None,
             "above_for_s": _age(self._above_since, now), "below_for_s": _age(self._below_since, now),
         }  # fmt: skip
-        what = f"{low:.3g} {WORDS[spec.signal]} per replica"
+        have = view.have
         if self._above_since is not None:
-            bound = f"more than {spec.up.threshold:g} for {now - self._above_since:.0f} of {spec.up.for_seconds:g} s"
-            if now - self._above_since < spec.up.for_seconds:
-                return Proposal(view.have, Reason.WAITING, f"{what}, {bound}", numbers)
-            return Proposal(view.have + spec.up.step, Reason.ABOVE, f"{what}, {bound}", numbers)
-        if not believed and low <= spec.down.threshold:
-            return Proposal(
-                view.have, Reason.BLIND, f"{_blind(view, len(silent), spec.signal)}: nothing is removed", numbers
+            sentence = (
+                f"{seen.said}, more than {up.threshold:g} for {now - self._above_since:.0f} of {up.for_seconds:g} s"
             )
-        if self._below_since is not None and view.have:
-            bound = f"at most {spec.down.threshold:g} for {now - self._below_since:.0f} of {spec.down.for_seconds:g} s"
-            if now - self._below_since < spec.down.for_seconds:
-                return Proposal(view.have, Reason.WAITING, f"{what}, {bound}", numbers)
+            if now - self._above_since < up.for_seconds:
+                return Proposal(have, Reason.WAITING, sentence, numbers)
+            return Proposal(have + up.step, Reason.ABOVE, sentence, numbers)
+        if above:
+            return Proposal(have, Reason.WAITING, f"{seen.said}; a replica is on its way that may change it", numbers)
+        if seen.doubt and seen.low <= down.threshold:
+            return Proposal(have, Reason.BLIND, f"{seen.doubt}: nothing is removed", numbers)
+        if self._below_since is not None and have:
+            held_s = now - self._below_since
+            sentence = f"{seen.said}, at most {down.threshold:g} for {held_s:.0f} of {down.for_seconds:g} s"
+            if held_s < down.for_seconds:
+                return Proposal(have, Reason.WAITING, sentence, numbers)
             # the last replica goes only when the pool is idle
-            fewer = max(min(view.have, 1), view.have - spec.down.step)
-            return Proposal(fewer, Reason.BELOW, f"{what}, {bound}", numbers)
-        return Proposal(view.have, Reason.STEADY, f"{what}, between the bounds", numbers)
+            return Proposal(max(min(have, 1), have - down.step), Reason.BELOW, sentence, numbers)
+        return Proposal(have, Reason.STEADY, f"{seen.said}, between the bounds", numbers)
 
     def changed(self, now: float) -> None:
         self._above_since = self._below_since = None
@@ -96,9 +76,3 @@ def _since(since: float | None, holds: bool, now: float) -> float | None:
 
 def _age(since: float | None, now: float) -> float | None:
     return None if since is None else round(now - since, 3)
-
-
-def _blind(view: View, silent: int, signal: str) -> str:
-    if view.signals is None:
-        return "no gateway tells of this pool"
-    return f"{silent} of {len(view.ready)} replicas do not say their {signal}"

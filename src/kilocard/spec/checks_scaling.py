@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kilocard.spec.model import PoolSpec
 from kilocard.spec.problems import Path, Problems
+from kilocard.spec.vocabulary import TIMES
 
 _ONLY_TARGET = ("slo", "capacity", "surge")
 _ONLY_THRESHOLD = ("signal", "up")
@@ -26,7 +27,7 @@ def check_scaling(pool: PoolSpec, path: Path, problems: Problems, written: Calla
                 f"remove it, or write policy: {other}",
             )
     if scaling.policy == "threshold":
-        _check_bounds(pool, here, problems)
+        _check_bounds(pool, here, problems, written)
     if written((*here, "idle")) and pool.replicas.min and not _schedules_allow_none(pool):
         problems.add(
             (*here, "idle"), f"is there, but replicas.min is {pool.replicas.min}", "write replicas: {min: 0, …}"
@@ -46,9 +47,17 @@ def _schedules_allow_none(pool: PoolSpec) -> bool:
     return pool.scaling is not None and any(each.min == 0 for each in pool.scaling.schedules.values())
 
 
-def _check_bounds(pool: PoolSpec, here: Path, problems: Problems) -> None:
+def _check_bounds(pool: PoolSpec, here: Path, problems: Problems, written: Callable[[Path], bool]) -> None:
     scaling = pool.scaling
     assert scaling is not None
+    if scaling.signal in TIMES:
+        for key in (("up", "above"), ("down", "below")):
+            if not written((*here, *key)):
+                problems.add(
+                    (*here, *key),
+                    f"is missing, and its default counts requests, not the seconds of {scaling.signal}",
+                    "write both, e.g. up: {above: 2}, down: {below: 0.5}",
+                )
     if scaling.down.threshold >= scaling.up.threshold:
         problems.add(
             (*here, "down", "below"),

@@ -131,7 +131,9 @@ SCALING = Section(
             "replica was seen to serve.",
         ),
         Key(
-            "signal", Choice(SIGNALS), "What is watched: requests waiting, requests in flight, or KV cache usage (0–1)."
+            "signal", Choice(SIGNALS),
+            "What is watched. Averages over replicas: requests waiting, requests in flight, KV cache usage (0–1). The "
+            "last minute's p95, in seconds: time in the gateway's queue, time to the first token.",
         ),
         Key(
             "up",

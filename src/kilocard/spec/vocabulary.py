@@ -15,7 +15,9 @@ READS_PROMPTS = frozenset({"prefix_affinity"})
 
 #: how a pool's number of replicas is decided, and what `threshold` may watch
 SCALING_POLICIES = ("threshold", "target")
-SIGNALS = ("waiting", "in_flight", "kv_usage")
+SIGNALS = ("waiting", "in_flight", "kv_usage", "queue_time", "ttft")
+#: of these: seconds, so that bounds that count requests mean nothing
+TIMES = frozenset({"queue_time", "ttft"})
 PRIORITIES = ("low", "normal", "high")
 
 MOST_REPLICAS = 100_000

@@ -225,7 +225,7 @@ def test_every_decision_has_a_reason_a_sentence_and_numbers() -> None:
     decision = scaler().decide(0.0, told(), ready(2))
     assert json.loads(json.dumps(decision.to_mapping())) == decision.to_mapping()
     assert decision.sentence
-    assert {"ready", "coming", "pending", "least", "most", "average"} <= set(decision.numbers)
+    assert {"ready", "coming", "pending", "least", "most", "value"} <= set(decision.numbers)
 
 
 def test_the_journal_keeps_what_happened_and_not_each_quiet_second() -> None:

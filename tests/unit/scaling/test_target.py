@@ -93,8 +93,8 @@ def test_no_flapping_on_a_sinus_faster_than_its_memory() -> None:
 
 
 def test_a_slow_sinus_is_followed_once_up_and_once_down_a_period() -> None:
-    toy = ToyPool(scaler(capacity=1.0), lambda now: 6.0 + 4.0 * sin(2 * pi * now / 3600.0)).start(10, ready_at=0.0)
-    toy.run(2 * 3600)
+    toy = ToyPool(scaler(capacity=1.0), lambda now: 6.0 + 4.0 * sin(2 * pi * now / 2400.0)).start(10, ready_at=0.0)
+    toy.run(2 * 2400)
     assert toy.turns <= 2 * 2
     assert toy.late / toy.arrived < 0.01
 

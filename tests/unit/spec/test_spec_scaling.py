@@ -92,6 +92,10 @@ def test_the_designs_own_example() -> None:
         ({"scaling": {"policy": "hpa"}}, 'pools.p.scaling.policy: is "hpa", which is not known'),
         ({"scaling": {"slo": {"ttft": 1}}}, "pools.p.scaling.slo: is there, but policy is threshold"),
         ({"scaling": {"policy": "target", "up": {"above": 3}}}, "pools.p.scaling.up: is there, but policy is target"),
+        (
+            {"scaling": {"signal": "ttft", "up": {"above": 2}}},
+            "pools.p.scaling.down.below: is missing, and its default counts requests",
+        ),
         ({"scaling": {"idle": "5m"}}, "pools.p.scaling.idle: is there, but replicas.min is 1"),
         (
             {"replicas": {"min": 2, "max": 4}, "gpus": 4, "scaling": {"gpus": 7}},
