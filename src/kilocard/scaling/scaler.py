@@ -21,6 +21,8 @@ from kilocard.spec.scaling import ScalingSpec
 
 #: longer without a look, and a condition is not known to have held all the time
 GAP_S = 15.0
+#: pause before the other direction, where the cluster file does not say; `threshold` has its own times
+COOLDOWN_S = {"target": 30.0, "threshold": 0.0}
 #: `surge` replicas are added within so long at most
 SURGE_S = 15.0
 #: and so many at least, where the cluster file does not say
@@ -40,6 +42,8 @@ class Scaler:
         self.pool = pool
         self._spec = pool.scaling or ScalingSpec()
         self._scrape_s = scrape_s
+        cooldown = self._spec.cooldown
+        self._cooldown = COOLDOWN_S[self._spec.policy] if cooldown is None else cooldown
         if gpus_per_replica is None:
             gpus_per_replica = pool.gpus.per_replica if pool.gpus is not None else 1
         #: most replicas that the budget pays for
@@ -122,7 +126,7 @@ class Scaler:
     def _paused(self, now: float, view: View, decision: ScalingDecision, low: int, high: int) -> ScalingDecision:
         """The pauses between changes. They never keep a pool outside its bounds, or at nothing while requests wait."""
         have, wanted = decision.have, decision.wanted
-        cooldown = self._spec.cooldown
+        cooldown = self._cooldown
         if wanted > have and have and low <= have:
             if self._shrank is not None and now - self._shrank < cooldown:
                 return _still(decision, f"shrank {now - self._shrank:.0f} s ago, waits for {cooldown:g}")
@@ -151,8 +155,8 @@ class Scaler:
 
     def _slowly(self, now: float, decision: ScalingDecision) -> ScalingDecision:
         """A quarter at a time: a mistake shows before all are gone."""
-        if self._shrank is not None and now - self._shrank < self._spec.cooldown:
-            return _still(decision, f"shrank {now - self._shrank:.0f} s ago, waits for {self._spec.cooldown:g}")
+        if self._shrank is not None and now - self._shrank < self._cooldown:
+            return _still(decision, f"shrank {now - self._shrank:.0f} s ago, waits for {self._cooldown:g}")
         return replace(decision, wanted=max(decision.wanted, decision.have - max(1, decision.have // 4)))
 
     def _note(self, now: float, decision: ScalingDecision) -> None:

@@ -57,8 +57,8 @@ class ScalingSpec:
     capacity: float | None = None
     #: most replicas added at a time by `target`; None: as many as there are, 4 at least
     surge: int | None = None
-    #: after a change none in the other direction for so long
-    cooldown: float = 30.0
+    #: after a change none in the other direction for so long; None: as the policy has it
+    cooldown: float | None = None
     #: with replicas.min 0: none are kept after so long without a request
     idle: float = 600.0
     #: most GPUs that the pool may have; None: no bound of its own

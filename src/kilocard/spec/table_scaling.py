@@ -159,7 +159,12 @@ SCALING = Section(
             "and goes on with what it learns."),
         Key("surge", Whole(1, MOST_REPLICAS), "Most replicas that `target` adds within 15 s.",
             default="as many as there are, 4 at least"),
-        Key("cooldown", DURATION, "After a change, none in the other direction for this long."),
+        Key(
+            "cooldown",
+            DURATION,
+            "After a change, none in the other direction for this long.",
+            default="`target`: 30s; `threshold`: none, its `for` begins anew after each change",
+        ),
         Key("idle", SOME_TIME, "With `replicas.min: 0`: after this long without a request none is kept. The next "
             "request waits in the gateway, for `hold.timeout` of its model."),
         Key("gpus", Whole(1), "Budget: most GPUs that the pool may have at once."),

@@ -25,7 +25,8 @@ LOOK = st.tuples(
     st.sampled_from([None, None, None, 0, 2, 5]),
 )
 PHASES = st.sampled_from([Phase.READY] * 5 + [Phase.PENDING, Phase.LOADING, Phase.FAILING])
-SPEC = ScalingSpec(up=ScaleStep(20, 3, 2), down=ScaleStep(5, 5, 2), cooldown=4.0, idle=20.0, capacity=2.0)
+COOLDOWN = 4.0
+SPEC = ScalingSpec(up=ScaleStep(20, 3, 2), down=ScaleStep(5, 5, 2), cooldown=COOLDOWN, idle=20.0, capacity=2.0)
 
 
 class Told:
@@ -78,11 +79,11 @@ class Told:
             assert age is not None, "down without anybody's word"
             assert age < 3.1, "down by old gauges"
             assert pause <= GAP_S, "down at the first look after a gap"
-            assert self.now - self.grew >= SPEC.cooldown
+            assert self.now - self.grew >= COOLDOWN
             self.shrank = self.now
         elif wanted > have:
             if have >= min(self.low, most) and have:
-                assert self.now - self.shrank >= SPEC.cooldown
+                assert self.now - self.shrank >= COOLDOWN
             self.grew = self.now
 
 
