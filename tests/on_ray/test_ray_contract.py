@@ -28,10 +28,14 @@ STORIES = [
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_contract(nodes: Any, node: Any, story: Any) -> None:
+def test_contract(nodes: Any, story: Any) -> None:
     from kilocard.backends.ray.backend import RayBackend
 
     def make(spec: ClusterSpec, report: Report) -> Backend:
         return RayBackend(spec, report, lambda name: FakeEngine(), address=nodes.address)
 
-    story(make)
+    room = nodes.add(cpus=4)
+    try:
+        story(make)
+    finally:
+        nodes.remove(room)
