@@ -50,7 +50,7 @@ class Fleet:
         ]
 
     async def until(self, what: Callable[[], bool]) -> None:
-        end = time.monotonic() + 90  # a backend on other machines starts processes of its own first
+        end = time.monotonic() + 150  # a backend on other machines starts processes of its own first
         while not what():
             assert time.monotonic() < end, (self.news, self.backend.replicas())
             await asyncio.sleep(0.01)

@@ -22,7 +22,7 @@ OBJECT_STORE = 80 * 1024 * 1024
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(item.fspath).is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.timeout(240))  # processes of Ray take seconds to start, each
+            item.add_marker(pytest.mark.timeout(400))  # processes of Ray take seconds to start, each
 
 
 class Nodes:

@@ -39,7 +39,7 @@ class Fleet:
             if (change.endpoint.replica if isinstance(change, Found) else change.replica) == replica
         ]
 
-    async def until(self, what: Callable[[], bool], seconds: float = 90.0) -> None:
+    async def until(self, what: Callable[[], bool], seconds: float = 150.0) -> None:
         end = time.monotonic() + seconds
         while not what():
             statuses = [self.backend.describe(status.id) for status in self.backend.replicas()]
@@ -61,7 +61,7 @@ async def running(nodes: Any, spec: ClusterSpec, **options: Any) -> Any:
     assert set(fleet.states().values()) <= {S.STOPPED}
 
 
-def run(test: Callable[[], Awaitable[None]], seconds: float = 220.0) -> None:
+def run(test: Callable[[], Awaitable[None]], seconds: float = 380.0) -> None:
     asyncio.run(asyncio.wait_for(test(), seconds))  # type: ignore[arg-type]  # an async function's call is a coroutine
 
 
