@@ -8,13 +8,14 @@ from math import ceil, sqrt
 from typing import Any
 
 from kilocard.core.signals import BOUNDS_S
+from kilocard.scaling.burstiness import Burstiness
 from kilocard.scaling.cold_starts import ColdStarts
 from kilocard.scaling.decision import Reason
 from kilocard.scaling.peak import Peak
 from kilocard.scaling.proposal import Proposal
 from kilocard.scaling.readings import Readings
 from kilocard.scaling.speed import Speed
-from kilocard.scaling.staffing import replicas_for
+from kilocard.scaling.staffing import VARIABILITY, VARIABILITY_MOST, replicas_for
 from kilocard.scaling.threshold import Threshold
 from kilocard.scaling.view import View
 from kilocard.scaling.work import coming, mean_work
@@ -23,7 +24,7 @@ from kilocard.spec.scaling import ScalingSpec
 #: a need has to last so long before replicas are added: one crowded second is no burst
 SURE_S = 4.0
 #: rates are not known exactly, so replicas are planned for so much more; and for a little more before one is removed
-MARGIN, KEEP = 1.15, 1.05
+MARGIN, KEEP = 1.1, 1.05
 #: requests that wait are to be served within so long, or half a cold start if that is longer
 DRAIN_S = 60.0
 #: cold starts for which a peak is remembered: what was needed once is likely needed again before it could be replaced
@@ -72,6 +73,7 @@ class Target:
         self._readings = Readings(KEEP_S)
         self._speed = Speed()
         self._cold = ColdStarts()
+        self._burstiness = Burstiness()
         self._peak = Peak()
         #: least need of the last SURE_S, as the peak of its negative
         self._sure = Peak()
@@ -85,6 +87,7 @@ class Target:
             self._known_since = None
             return Proposal(view.have, Reason.BLIND, "no gateway tells of this pool: nothing is changed")
         self._readings.add(now, signals)
+        self._burstiness.look(now, signals.arrived)
         self._speed.look(now, view, self._readings)
         fallback = self._fallback.propose(now, view)
         need = self._need(now, view)
@@ -155,8 +158,10 @@ class Target:
         service = work / each
         within = max(0.1 * spec.slo.ttft, spec.slo.ttft - service)
 
+        variability = min(VARIABILITY_MOST, max(VARIABILITY, self._burstiness.ratio))
+
         def staffed(rate: float) -> int:
-            return replicas_for(rate / each, service, within, spec.slo.share)
+            return replicas_for(rate / each, service, within, spec.slo.share, variability)
 
         base, later = staffed(rate * MARGIN), staffed(ahead * MARGIN)
         # what is spare of the others works off what waits
@@ -187,6 +192,7 @@ class Target:
             "within_objective": self._within(),
             "work_per_replica_s": None if self._speed.rate is None else round(self._speed.rate, 1),
             "cold_start_s": round(self._cold.seconds, 1),
+            "burstiness": round(self._burstiness.ratio, 2),
         }
         if need is not None:
             numbers |= {

@@ -10,6 +10,7 @@ import pytest
 from toy_pool import ToyPool
 
 from kilocard.core.signals import Phase, ReplicaSignals
+from kilocard.scaling.burstiness import Burstiness
 from kilocard.scaling.decision import Reason
 from kilocard.scaling.scaler import Scaler
 from kilocard.scaling.staffing import late_share, replicas_for
@@ -104,7 +105,7 @@ def test_the_edge_between_two_numbers_is_no_reason_to_flap() -> None:
     edge = next(
         rate / 100
         for rate in range(200, 800)
-        if replicas_for(rate / 100 * 1.15, 1.0, 1.0, 0.95) > replicas_for(2.0 * 1.15, 1.0, 1.0, 0.95)
+        if replicas_for(rate / 100 * 1.1, 1.0, 1.0, 0.95) > replicas_for(2.0 * 1.1, 1.0, 1.0, 0.95)
     )
     toy = ToyPool(scaler(capacity=1.0), lambda now: edge * (1.01 if now % 40 < 20 else 0.99)).start(5, ready_at=0.0)
     toy.run(3600)
@@ -168,3 +169,18 @@ def test_staffing_is_monotone(load: float) -> None:
     shares = [late_share(n, load, 0.5, 1.5) for n in range(1, 80)]
     assert shares == sorted(shares, reverse=True)
     assert late_share(replicas_for(load, 0.5, 1.5, 0.95), load, 0.5, 1.5) <= 0.05
+
+
+def test_bursts_are_told_from_an_even_stream() -> None:
+    even, bursts = Burstiness(), Burstiness()
+    for now in range(400):
+        even.look(float(now), 5.0 * now)
+        bursts.look(float(now), 50.0 * (now // 100) * 10)
+    assert even.ratio == pytest.approx(0.0)
+    assert bursts.ratio > 100
+
+
+def test_bursts_want_more_than_an_even_stream_of_the_same_mean() -> None:
+    even = pool(6.0, 12).run(900)
+    bursts = ToyPool(scaler(capacity=1.0), lambda now: 60.0 if now % 30 < 3 else 0.0).start(12, ready_at=0.0).run(900)
+    assert len(bursts.replicas) > len(even.replicas)
