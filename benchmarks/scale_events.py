@@ -151,9 +151,10 @@ def fault(status: int, body: bytes, tokens: int) -> str:
 
 
 class Load:
-    """Clients in a closed loop; `clients` says how many there are."""
+    """Clients in a closed loop; `clients` says how many there are. The first `long` of them ask for much."""
 
-    def __init__(self, cluster: Cluster, result: Result) -> None:
+    def __init__(self, cluster: Cluster, result: Result, long: int = FEW) -> None:
+        self._long = long
         self._cluster = cluster
         self._result = result
         self._tasks: list[asyncio.Task[None]] = []
@@ -173,7 +174,7 @@ class Load:
 
     async def _client(self, number: int) -> None:
         while number < self._wanted:
-            what = await self._cluster.ask(LONG if number < FEW else SHORT)
+            what = await self._cluster.ask(LONG if number < self._long else SHORT)
             self._result.answers += 1
             if what:
                 self._result.failures[what] += 1

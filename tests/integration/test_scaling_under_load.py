@@ -35,7 +35,7 @@ def test_load_rises_and_a_replica_is_added_in_time_and_serves_at_once_then_one_d
     async def body() -> Result:
         result = Result()
         async with cluster_up(tmp_path, cluster(replicas={"min": 1, "max": 2}), result) as up:
-            load = Load(up, result)
+            load = Load(up, result, long=1)
             load.clients(MANY)
             started = await seen(up, "started", 20, replica="p-1")
             assert "more than 1 for" in started["text"]
