@@ -1,8 +1,8 @@
 """`python -m benchmarks.late_binding`: is it better to wait in the gateway, and who waits when one tenant floods?
 
-The real dispatcher before emulated engines (`sim.engine`: continuous batching, chunked prefill, paged KV), all on
-virtual time: nothing is measured on the wall clock, so a seed always gives the same numbers, on any machine. Engines'
-gauges are read once a second, and nobody knows an answer's length before its end.
+The simulator's cluster (`sim.cluster`: the real dispatcher before engine models with continuous batching, chunked
+prefill and paged KV), all on virtual time: nothing is measured on the wall clock, so a seed always gives the same
+numbers, on any machine. Engines' gauges are read once a second, and nobody knows an answer's length before its end.
 
 First part: mostly short and a few long requests arrive at a share of the capacity that is measured first. The same
 arrivals are played with several values of `overheat.waiting`, the queue from which a replica gets nothing more, and
@@ -18,34 +18,34 @@ Exit 0: every request got its answer. 1: some did not.
 from __future__ import annotations
 
 import argparse
-import heapq
 import json
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from statistics import mean, median
 from typing import Any
 from unittest.mock import patch
 
-from kilocard.core.load import LoadSample
-from kilocard.dispatch import events as ev
 from kilocard.dispatch import fair
 from kilocard.dispatch.config import PoolFacts
-from kilocard.dispatch.dispatcher import Dispatcher
+from kilocard.dispatch.events import Arrived, Event
 from kilocard.dispatch.fair import cost
-from kilocard.dispatch.instructions import Refuse, Send
 from kilocard.perf.builtin import builtin
-from kilocard.sim.engine import Engine, StepResult
-from kilocard.spec.model import HoldSpec, ModelSpec, OverheatSpec
+from kilocard.sim.cluster import Cluster
+from kilocard.sim.collector import COMPLETED
+from kilocard.sim.scenario import PoolModel, Scenario, Signals
+from kilocard.spec.model import HoldSpec, ModelSpec, OverheatSpec, Timeouts
+from kilocard.workload.request import WorkloadRequest
 
 MODEL = "m"
 #: `overheat.waiting` that no queue reaches, and a KV threshold above full
 STRAIGHT = OverheatSpec(waiting=1e9, kv_usage=2.0)
-TICK = 0.1
-SCRAPE = 1.0
+#: nobody gives up here
+PATIENT = Timeouts(first_token=1e6, idle=1e6, total=1e6)
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,10 @@ class Job:
     #: whose request it is, where all go by one name
     owner: str = ""
 
+    def request(self) -> WorkloadRequest:
+        shape = self.shape
+        return WorkloadRequest(self.at, shape.prompt, shape.answer, tenant=self.tenant, max_tokens=shape.declared)
+
 
 def poisson(rng: random.Random, rate: float, seconds: float) -> Iterator[float]:
     now = rng.expovariate(rate)
@@ -88,7 +92,7 @@ def poisson(rng: random.Random, rate: float, seconds: float) -> Iterator[float]:
 
 @dataclass
 class World:
-    """Dispatcher, engines and a calendar."""
+    """One cluster; `play` writes into the jobs when each had its first token and its end."""
 
     options: argparse.Namespace
     overheat: OverheatSpec
@@ -96,98 +100,33 @@ class World:
     jobs: list[Job]
     #: play until this moment; None: until every job has ended
     until: float | None = None
-    refused: int = 0
-    most_held: int = 0
-    preempted: int = 0
-    _calendar: list[tuple[float, int, str, Any]] = field(default_factory=list)
-    _order: int = 0
+    most_held: int = field(default=0, init=False)
+    preempted: int = field(default=0, init=False)
 
-    def __post_init__(self) -> None:
+    def scenario(self) -> Scenario:
         o = self.options
+        profile = replace(builtin(o.profile), max_num_seqs=o.max_num_seqs, kv_tokens=o.kv_tokens)
         spec = ModelSpec(MODEL, {"p": 1}, o.policy, self.overheat, hold=HoldSpec(10**6, 1e6), slow_start=0.0)
-        facts = {"p": PoolFacts(max_running=o.max_num_seqs)}
-        self.dispatcher = Dispatcher({MODEL: spec}, facts, random.Random(self.seed), scrape_interval=SCRAPE)
-        profile = builtin(o.profile)
-        self.engines = {
-            f"r{i}": Engine(profile, max_num_seqs=o.max_num_seqs, kv_tokens=o.kv_tokens) for i in range(o.replicas)
-        }
-        #: engines at work, with the step whose tokens are still to come (None: the first one begins in a moment)
-        self.working: dict[str, StepResult | None] = {}
-
-    def at(self, when: float, what: str, subject: Any = None) -> None:
-        self._order += 1
-        heapq.heappush(self._calendar, (when, self._order, what, subject))
-
-    def tell(self, now: float, event: ev.Event) -> None:
-        for said in self.dispatcher.handle(event):
-            if isinstance(said, Send):
-                self.at(now + self.options.hop, "enter", said)
-            elif isinstance(said, Refuse):
-                self.refused += 1
+        pool = PoolModel("p", profile, o.replicas, PoolFacts(max_running=o.max_num_seqs), prefix_cache=False)
+        return Scenario(
+            {MODEL: spec}, (pool,), signals=Signals(delay_s=0.0, hop_s=o.hop), timeouts=PATIENT, seed=self.seed
+        )
 
     def play(self) -> None:
-        for number, name in enumerate(self.engines):
-            self.tell(0.0, ev.ReplicaUp(0.0, name, "p"))
-            self.at(SCRAPE * (number + 1) / len(self.engines), "scrape", name)
-        for id, job in enumerate(self.jobs):
-            self.at(job.at, "arrive", id)
-        self.at(TICK, "tick")
-        left = len(self.jobs)
-        while left > self.refused:
-            now, _, what, subject = heapq.heappop(self._calendar)
-            if self.until is not None and now > self.until:
-                return
-            match what:
-                case "arrive":
-                    job = self.jobs[subject]
-                    tokens = (job.shape.prompt, job.shape.declared)
-                    self.tell(now, ev.Arrived(now, subject, MODEL, *tokens, now + 1e6, job.tenant))
-                    self.most_held = max(self.most_held, self.dispatcher.held)
-                case "enter":
-                    shape = self.jobs[subject.request].shape
-                    self.engines[subject.replica].add(str(subject.request), shape.prompt, shape.answer, now)
-                    if subject.replica not in self.working:
-                        self.working[subject.replica] = None
-                        self.at(now, "step", subject.replica)
-                case "step":
-                    self.step(now, subject)
-                case "tell":
-                    left -= type(subject) is ev.Finished
-                    self.tell(now, subject)
-                case "scrape":
-                    self.scrape(now, subject)
-                case _:
-                    self.tell(now, ev.Tick(now))
-                    self.at(now + TICK, "tick")
-        self.preempted = sum(engine.counters.preempted for engine in self.engines.values())
+        self.jobs.sort(key=lambda job: job.at)
+        cluster = Cluster(self.scenario(), [job.request() for job in self.jobs], records=[self._note])
+        self._dispatcher = cluster.gateways[0].dispatcher
+        results = cluster.play(inf if self.until is None else self.until)
+        self.preempted = sum(server.counts()[0] for server in cluster.servers.values())
+        for place, job in enumerate(self.jobs):
+            if results.first_s[place] == results.first_s[place]:
+                job.first = results.first_s[place]
+            if results.ends[place] == COMPLETED:
+                job.end = results.end_s[place]
 
-    def step(self, now: float, name: str) -> None:
-        """The tokens of the step that ends now come out, and the next one begins."""
-        engine = self.engines[name]
-        done = self.working[name]
-        if done is not None:
-            known = now + self.options.hop
-            for id, _ in done.emitted:
-                job = self.jobs[int(id)]
-                if job.first is None:
-                    job.first = known
-                    self.at(known, "tell", ev.FirstContent(known, int(id)))
-            for id in done.finished:
-                job = self.jobs[int(id)]
-                job.end = known
-                self.at(known, "tell", ev.Finished(known, int(id), 200, job.shape.answer))
-        following = engine.step(now)
-        if following is None:
-            del self.working[name]
-        else:
-            self.working[name] = following
-            self.at(now + following.duration_s, "step", name)
-
-    def scrape(self, now: float, name: str) -> None:
-        engine = self.engines[name]
-        sample = LoadSample(now, engine.running, engine.waiting, engine.kv_usage, kv_tokens=float(engine.kv_tokens))
-        self.tell(now, ev.Scraped(now, name, sample))
-        self.at(now + SCRAPE, "scrape", name)
+    def _note(self, event: Event, answer: Sequence[Any]) -> None:
+        if isinstance(event, Arrived):
+            self.most_held = max(self.most_held, self._dispatcher.held)
 
 
 def draw(rng: random.Random, shapes: tuple[Shape, ...]) -> Shape:
