@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from functools import cached_property
 from pathlib import Path
 
 from benchmarks.fidelity import stored
-from benchmarks.fidelity.loads import PARTS, Part
+from benchmarks.fidelity.loads import PARTS, REPEATED, Part
 from benchmarks.fidelity.measure import calibration_run
 from benchmarks.fidelity.pace import pace, steps
 from benchmarks.fidelity.stored import Stored
@@ -23,9 +23,6 @@ from kilocard.sim.fidelity import Figures, Modelled, measured, modelled
 #: what is aimed at
 GOAL = 0.10
 COLUMNS = ("tokens/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95")
-#: a part that measures the same arrivals and lengths once more: what differs there is noise
-AGAIN = "again"
-REPEATED = "rates"
 #: how much slower an engine is played to show what its speed is worth
 SLOWER = 0.03
 _TIMES = [each.name for each in fields(Profile) if each.name.endswith("_s")]
@@ -34,13 +31,13 @@ _TIMES = [each.name for each in fields(Profile) if each.name.endswith("_s")]
 class Row:
     """One load. What is modelled is played when it is asked for."""
 
-    def __init__(self, part: str, load: Stored, again: Stored | None, profile: Profile, usual_pace: float) -> None:
+    def __init__(self, part: str, load: Stored, first: Stored | None, profile: Profile, usual_pace: float) -> None:
         self.part = part
         self.name = load.name
         self.preemptions = load.preemptions or 0.0
         self.seen = measured(load.measurement)
-        #: the same arrivals and lengths, measured once more
-        self.again = None if again is None else measured(again.measurement)
+        #: the same arrivals and lengths, when they were measured first
+        self.first = None if first is None else measured(first.measurement)
         #: how much longer its steps took than the sweep's, each beside the profile, a share; None: preemptions hide it
         self.pace = None if load.preemptions else pace(load.steps, profile) / usual_pace - 1
         self._measurement = load.measurement
@@ -62,7 +59,7 @@ class Row:
     @cached_property
     def slower(self) -> Figures | None:
         """On a profile that is slower by SLOWER; of one part alone."""
-        return self._scaled(1 + SLOWER) if self.part == REPEATED else None
+        return self._scaled(1 + SLOWER) if self.part == REPEATED[0] else None
 
     def _scaled(self, factor: float) -> Figures:
         """Everything takes so many times as long."""
@@ -86,15 +83,14 @@ def sweep_pace(found: Calibrated) -> float:
 
 def rows(found: Calibrated, folder: Path = stored.FOLDER, parts: Sequence[Part] = PARTS) -> Iterator[Row]:
     """Each measured load beside the same requests on the profile."""
-    _, second = stored.read(AGAIN, folder)
-    repeats = {load.name: load for load in second}
+    firsts = {load.name: load for load in stored.read(REPEATED[0], folder)[1]}
     usual = sweep_pace(found)
     for part in parts:
         facts, loads = stored.read(part.name, folder)
         for load in loads:
             profile = replace(found.profile, max_num_seqs=facts["max_num_seqs"], kv_tokens=facts["kv_tokens"])
-            again = repeats.get(load.name) if part.name == REPEATED else None
-            yield Row(part.name, load, again, profile, usual)
+            first = firsts.get(load.name) if part.name in REPEATED[1:] else None
+            yield Row(part.name, load, first, profile, usual)
 
 
 def markdown(found: Iterable[Row]) -> str:
@@ -116,8 +112,9 @@ def markdown(found: Iterable[Row]) -> str:
         for row in kept
         if row.preemptions
     ]
-    lines += _changes("measured twice: the second beside the first", [(row, row.again, row.seen) for row in kept])
-    title = f"modelled twice: an engine that is {SLOWER:.0%} slower beside this one"
+    lines += _medians(kept)
+    lines += _changes("measured again: beside the first time", [(row, row.seen, row.first) for row in kept])
+    title = f"modelled again: an engine that is {SLOWER:.0%} slower beside this one"
     lines += _changes(title, [(row, row.slower, row.modelled.figures) for row in kept])
     return "\n".join([*lines, *_pace(kept)])
 
@@ -130,6 +127,23 @@ def _within(errors: list[float]) -> str:
     )
 
 
+def _medians(kept: list[Row]) -> list[str]:
+    """The prediction beside what the same arrivals gave, each number the median of the times that it was measured."""
+    found: dict[str, list[Row]] = {}
+    for row in kept:
+        if row.part in REPEATED:
+            found.setdefault(row.name, []).append(row)
+    times = min(map(len, found.values()), default=0)
+    if times < len(REPEATED):
+        return []
+    title = f"median of {times} times → modelled"
+    lines = ["", f"| {title} | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * len(COLUMNS)}"]
+    for name, same in found.items():
+        seen = Figures(*(percentile(each, 0.5) for each in zip(*(astuple(row.seen) for row in same), strict=True)))
+        lines.append(f"| {name} | {' | '.join(cells(seen, same[0].modelled.figures))} |")
+    return lines
+
+
 def _pace(kept: list[Row]) -> list[str]:
     """No prediction: the load itself says how fast the machine was. What is left is queueing and scheduling."""
     found = [(row, row.pace, row.at_pace.errors(row.seen)) for row in kept if row.at_pace and row.pace is not None]
@@ -140,10 +154,12 @@ def _pace(kept: list[Row]) -> list[str]:
     return [*lines, "", _within([error for _, _, errors in found for error in errors])]
 
 
-def _changes(title: str, pairs: list[tuple[Row, Figures | None, Figures]]) -> list[str]:
+def _changes(title: str, pairs: list[tuple[Row, Figures | None, Figures | None]]) -> list[str]:
     """A table of what is different; none where nothing was done twice."""
-    found = [(row, other.errors(one)) for row, other, one in pairs if other is not None]
+    found = [(row, other.errors(one)) for row, other, one in pairs if other is not None and one is not None]
     if not found:
         return []
     lines = ["", f"| {title} | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * len(COLUMNS)}"]
-    return lines + [f"| {row.name} | {' | '.join(f'{each:+.1%}' for each in errors)} |" for row, errors in found]
+    for row, errors in found:
+        lines.append(f"| {row.part}: {row.name} | {' | '.join(f'{each:+.1%}' for each in errors)} |")
+    return lines

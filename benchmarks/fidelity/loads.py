@@ -55,18 +55,14 @@ CALIBRATION = ["--sweep", "1,2,4,8,16", "--mix", USUAL, "--duration", "20s"]
 CALIBRATION_SLOTS = 8
 
 _RATES = (0.5, 0.8, 0.95, 1.1)
+_OPEN = tuple(Load(f"usual at {share:g} of capacity", share=share, seed=place) for place, share in enumerate(_RATES))
+#: parts that measure the arrivals and lengths of the first once more: what differs there is noise
+REPEATED = ("rates", "again", "third")
 
 PARTS = (
-    Part(
-        "rates",
-        8,
-        tuple(Load(f"usual at {share:g} of capacity", share=share, seed=place) for place, share in enumerate(_RATES)),
-    ),
-    Part(
-        "again",
-        8,
-        tuple(Load(f"usual at {share:g} of capacity", share=share, seed=place) for place, share in enumerate(_RATES)),
-    ),
+    Part("rates", 8, _OPEN),
+    Part("again", 8, _OPEN),
+    Part("third", 8, _OPEN),
     Part(
         "lengths",
         8,
