@@ -52,7 +52,7 @@ class Running:
 
     async def started(self) -> None:
         assert self.process.stderr is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):  # on a machine that is busy elsewhere a process takes its time
             while not self.admin:
                 line = (await self.process.stderr.readline()).decode()
                 assert line, "it ended"
@@ -156,6 +156,7 @@ async def trouble(one: Running, urls: list[str], change: Callable[[], None]) -> 
     return came
 
 
+@pytest.mark.timeout(180)  # 4 s where nobody else computes
 @pytest.mark.parametrize("policy", POLICIES)
 def test_inv_25_the_log_of_a_real_gateway_is_answered_alike_by_every_driver(policy: str, tmp_path: Path) -> None:
     """INV-25, GW-1, GW-2."""
@@ -173,7 +174,7 @@ def test_inv_25_the_log_of_a_real_gateway_is_answered_alike_by_every_driver(poli
             async with gateway(file) as one:
                 return await trouble(one, urls, lambda: write(cluster(other, urls, log, hold=10)))
 
-    came = run(story(), 60)
+    came = run(story(), 150)
     head, *lines = [json.loads(line) for line in log.read_text().splitlines()]
     spec = load(tmp_path / "first.yaml")
     for driver in DRIVERS:
