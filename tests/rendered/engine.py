@@ -126,7 +126,6 @@ async def engines(count: int = 2, first: float = 0.0) -> AsyncIterator[list[Engi
             await one.start()
         yield made
     finally:
-        await all_leave()
         for one in made:
             await one.stop()
         await asyncio.sleep(0.05)

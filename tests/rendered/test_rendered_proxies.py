@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 from collections.abc import Coroutine
 
 import pytest
-from tests.rendered.engine import Engine, Stream, engines
+from tests.rendered.engine import Engine, Stream, all_leave, engines
 from tests.rendered.programs import PROGRAMS, proxy
 
 each_program = pytest.mark.parametrize("name", PROGRAMS)
 
 
 def run(story: Coroutine[object, object, None], seconds: float = 60) -> None:
-    asyncio.run(asyncio.wait_for(story, seconds))
+    async def whole() -> None:
+        try:
+            await asyncio.wait_for(story, seconds)
+        finally:
+            await all_leave()
+
+    asyncio.run(whole())
 
 
 @each_program
@@ -44,7 +49,8 @@ def test_the_first_token_takes_less_than_5_ms_more_than_without_it(name: str) ->
             engine.go.set()
             await first_token(port)
             pairs = [(await first_token(port), await first_token(engine.port)) for _ in range(41)]
-            added = statistics.median(behind - direct for behind, direct in pairs)
+            # the best of each: what others do on this machine can only make them longer, and buffering is always there
+            added = min(behind for behind, _ in pairs) - min(direct for _, direct in pairs)
             print(f"{name} adds {added * 1e3:.2f} ms to the first token")
             assert added < 0.005
 
@@ -116,6 +122,7 @@ def test_a_client_that_leaves_ends_the_generation(name: str) -> None:
     run(story())
 
 
+@pytest.mark.timeout(200)
 def test_a_first_token_after_90_seconds_survives() -> None:
     """All three at once: the usual default of 60 s would cut it."""
 
