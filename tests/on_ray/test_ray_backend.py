@@ -93,6 +93,29 @@ def test_drain_waits_for_idle(nodes: Any, node: Any) -> None:
     run(test)
 
 
+def test_a_drain_that_comes_before_the_host_is_there_is_not_lost(nodes: Any, node: Any) -> None:
+    async def test() -> None:
+        async with running(nodes, one_pool()) as fleet:
+            await fleet.until(lambda: fleet.states()["p-0"] is S.STARTING)
+            await asyncio.wait_for(fleet.backend.drain("p-0", "a change of mind"), 120)
+            assert fleet.states() == {"p-0": S.STOPPED}
+            assert fleet.kinds() in ([], ["Found", "Leaving", "Lost"])
+
+    run(test)
+
+
+def test_idle_may_come_right_after_the_drain(nodes: Any, node: Any) -> None:
+    async def test() -> None:
+        async with running(nodes, one_pool()) as fleet:
+            await fleet.until_ready("p-0")
+            await fleet.backend.scale("p", 0)
+            fleet.backend.idle("p-0")
+            await fleet.until(lambda: fleet.states()["p-0"] is S.STOPPED, 30)
+            assert "not idle" not in fleet.news[-1].reason
+
+    run(test)
+
+
 def test_drain_ends_with_its_grace(nodes: Any, node: Any) -> None:
     async def test() -> None:
         async with running(nodes, one_pool(grace=0.3)) as fleet:

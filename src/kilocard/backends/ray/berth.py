@@ -101,7 +101,9 @@ Instruction = Reserve | StartHost | TellHost | Release | Announce
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
+class Ending:
+    """It was asked to end. `drain`: running requests may finish."""
+
     reason: str
     drain: bool
 
@@ -124,8 +126,13 @@ class Berth:
         self._place = False  # from Reserve until Release
         self._ready_at: float | None = None
         self._told: type[Change] = Lost  # the last that was announced
-        self._ending: _Ending | None = None
+        self._ending: Ending | None = None
         self._trouble = ""  # why the last place was lost; kept until the next one serves
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why and how it is to end; None: it is not."""
+        return self._ending
 
     def on(self, event: Event) -> Sequence[Instruction]:
         match event:
@@ -200,11 +207,11 @@ class Berth:
     def _end(self, event: End) -> list[Instruction]:
         if self.state is S.STOPPED and not self._place:
             if self._ending is None:
-                self._ending = _Ending(event.reason, event.drain)
+                self._ending = Ending(event.reason, event.drain)
             return []
         if self._ending is not None and (event.drain or not self._ending.drain):
             return []  # it is being done already
-        self._ending = _Ending(event.reason, event.drain)
+        self._ending = Ending(event.reason, event.drain)
         if not self._host:
             return self._finish(event.now, event.reason)
         if not event.drain:

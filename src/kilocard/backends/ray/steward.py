@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -34,7 +34,9 @@ from kilocard.backends.ray.versions import Versions
 from kilocard.core.clock import Clock
 from kilocard.core.errors import KilocardError
 
-Todo = Reserve | StartHost | TellHost | Release
+Todo = Reserve | StartHost | Release
+#: states of a host that has heard of its end
+ENDING = frozenset({ReplicaState.DRAINING, ReplicaState.STOPPING, ReplicaState.STOPPED})
 #: seconds between two looks at a place that is not there yet: at first, and when it takes long
 FIRST_LOOK, LAST_LOOK = 0.05, 0.5
 #: seconds until an actor that can't be reached is asked again
@@ -60,6 +62,7 @@ class Steward:
         self._shape: Shape | None = None
         self._heard: HostReport | None = None
         self._since = clock()  # when the state that the host tells began
+        self._idle = False  # its last request ended after it was asked to end
         self._restarts = 0  # of the engine, on places that it had before
         self._todo: deque[Todo] = deque()
         self._wake = asyncio.Event()
@@ -101,6 +104,8 @@ class Steward:
         for instruction in self.berth.on(event):
             if isinstance(instruction, Announce):
                 self._report(instruction.change)
+            elif isinstance(instruction, TellHost):
+                self._end_host(instruction.reason, instruction.drain)
             else:
                 self._todo.append(instruction)
         if isinstance(event, Heard | HostGone):
@@ -109,8 +114,8 @@ class Steward:
 
     def idle(self) -> None:
         """Tell the host, if there is one: it ignores what does not concern it."""
-        if self._place is not None and self._place.actors:
-            self._place.actors[0].idle.remote()
+        self._idle = self.berth.ending is not None
+        self._to_host(lambda host: host.idle.remote())
 
     async def log(self, lines: int) -> tuple[str, ...]:
         """The last lines of the engine's log, now; those that were heard last where its node is gone."""
@@ -147,10 +152,6 @@ class Steward:
             case StartHost():
                 assert self._place is not None, "a host is started on a place"
                 await self._start_task(self._host(self._place))
-            case TellHost(reason, drain):
-                # where it does not arrive, whoever listens to the host learns why
-                if self._place is not None and self._place.actors:
-                    self._place.actors[0].end.remote(reason, drain)
             case Release():
                 await self._end_task()
                 if self._place is not None:
@@ -220,6 +221,25 @@ class Steward:
                 self._since = self._clock() - heard.age
             self._heard, seen = heard, heard.number
             self.tell(Heard(self._clock(), heard.status.state, heard.news))
+            self._remind(heard.status.state)
+
+    def _remind(self, state: ReplicaState) -> None:
+        """What the host was told before it was there, or out of order, it is told again; twice does no harm."""
+        ending = self.berth.ending
+        if ending is None:
+            return
+        if state not in ENDING or (state is ReplicaState.DRAINING and not ending.drain):
+            self._end_host(ending.reason, ending.drain)
+        elif state is ReplicaState.DRAINING and self._idle:
+            self._to_host(lambda host: host.idle.remote())
+
+    def _end_host(self, reason: str, drain: bool) -> None:
+        self._to_host(lambda host: host.end.remote(reason, drain))
+
+    def _to_host(self, word: Callable[[Any], object]) -> None:
+        """Where it does not arrive, whoever listens to the host learns why."""
+        if self._place is not None and self._place.actors:
+            word(self._place.actors[0])
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, KilocardError):
