@@ -35,9 +35,10 @@ a policy changed its direction.
 **Who plays.** `threshold` and `target` with the defaults of the cluster file; `target` is told the objective (2 s for
 95 %) and nothing of the replicas' speed. The HPA by its documentation: every 15 s ceil(pods × average / target), 10 %
 tolerance, pods that are not ready count as 0 on the way up, at most 4 pods or 100 % more in 15 s, the highest of the
-last 300 s on the way down. Its metric is requests that wait for each pod, engines' and gateway's, scraped every 15 s.
-KEDA polls every 30 s and hands the value to an HPA as ceil(total / target); its cool-down of 300 s is about the last
-pod, which stays here. Both with 5 and with 20 waiting requests for each pod.
+last 300 s on the way down. KEDA polls every 30 s and hands the value to an HPA as ceil(total / target); its cool-down
+of 300 s is about the last pod, which stays here. Each with two metrics: requests that wait (engines' and gateway's), 5
+and 20 for each pod, as guides for vLLM have it; and requests in flight, 8 and 16 for each pod, of 32 that an engine
+runs at once. The metrics come from a Prometheus that scrapes every 15 s.
 """
 
 OUTRO = """\
@@ -45,9 +46,9 @@ OUTRO = """\
 
 - One seed, one hour, one profile. A burst that comes without a sign is met by what is kept from the one before
   (`scaling.down.for`, or two cold starts if that is longer); the first one of a day is not.
-- The peers are models of the default behaviour, with the metric that guides for vLLM recommend. A metric that knows
-  what a pod can do (requests a second over a measured capacity) would serve an HPA better; it has to be measured for
-  each model, and does not see what waits.
+- The peers are models of the default behaviour. Queues are the metric that guides recommend; they are empty while
+  replicas keep up, so a pool falls to its minimum and has to come back. In flight is the better one, and its right
+  number for each pod has to be found for each model and mix. `minReplicas` and `behavior` can be set by hand too.
 - `target` holds the time to the first token and does not look at the time between tokens, nor does this page.
 """
 
@@ -99,7 +100,7 @@ def verdict(results: Sequence[Result]) -> str:
     lines = [
         "## In short\n",
         f"`target` had more requests within the objective for fewer GPU-hours than the peer in {len(held)} of "
-        f"{len(pairs)} comparisons (two traces, three cold starts, HPA and KEDA with two targets each).",
+        f"{len(pairs)} comparisons (two traces, three cold starts, HPA and KEDA with four targets each).",
     ]
     for ours, peer, _ in (pair for pair in pairs if not pair[2]):
         lines.append(
