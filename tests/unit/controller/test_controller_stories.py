@@ -136,7 +136,7 @@ def test_mt_10_a_queue_of_2826_adds_a_replica_at_28_percent_of_the_cache(tmp_pat
         await world.backend.open()
         await world.seconds(4, waiting=2826)
         assert world.ready() == ["p-0", "p-1"]
-        assert world.pool()["journal"][0]["numbers"]["average"] == 2826
+        assert world.pool()["journal"][0]["numbers"]["value"] == 2826
 
     run(body())
 
