@@ -46,6 +46,10 @@ OUTRO = """\
 
 - One seed, one hour, one profile. A burst that comes without a sign is met by what is kept from the one before
   (`scaling.down.for`, or two cold starts if that is longer); the first one of a day is not.
+- Constants of `target` (10 % to spare, how bursts count) were chosen while looking at these two traces; the shapes that
+  show flapping came after. Traffic of another kind may be less kind: try your own with `kilocard simulate`.
+- `threshold` on the edge goes to and fro, one replica every few minutes: a queue says nothing of how much is to spare
+  once it is empty. That is what its five minutes are for; make them longer, or use `target`.
 - The peers are models of the default behaviour. Queues are the metric that guides recommend; they are empty while
   replicas keep up, so a pool falls to its minimum and has to come back. In flight is the better one, and its right
   number for each pod has to be found for each model and mix. `minReplicas` and `behavior` can be set by hand too.
