@@ -107,7 +107,7 @@ class _TokenByToken(Engine):
     """Writes down when each token comes out, by request."""
 
     def __init__(self, profile: Profile, **limits: Unpack[Limits]) -> None:
-        super().__init__(profile, **limits)
+        super().__init__(profile, record=False, **limits)  # compiled, the limits would be taken for `record`
         self.tokens_s: dict[str, list[float]] = {}
 
     def _step(self, now: float) -> StepResult:
