@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, assert_never
 
-from kilocard.backends.base import ReplicaState, ReplicaStatus, Report
+from kilocard.backends.base import ACTIVE, ReplicaState, ReplicaStatus, Report
 from kilocard.backends.ray import link as rays
 from kilocard.backends.ray.berth import (
     Adopted,
@@ -72,6 +72,14 @@ class Steward:
             self._task = asyncio.get_running_loop().create_task(self._listen(adopted))
 
     def status(self, lines: int = 0) -> ReplicaStatus:
+        """What was asked to end does not count as one that the pool has, though its host may not have heard yet."""
+        status, ending = self._told(lines), self.berth.ending
+        if ending is None or status.state not in ACTIVE:
+            return status
+        state = ReplicaState.DRAINING if ending.drain else ReplicaState.STOPPING
+        return replace(status, state=state, reason=ending.reason)
+
+    def _told(self, lines: int) -> ReplicaStatus:
         berth, heard = self.berth, self._heard
         moves = max(0, berth.moves)
         if not berth.hosted or heard is None:
