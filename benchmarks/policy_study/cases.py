@@ -13,7 +13,7 @@ REPLICAS = 16
 SEEDS = (1, 2, 3)
 #: seconds of arrivals that fill caches and queues, and seconds of those that count; long prompts cost more to play
 WARM_S = {"azure-code": 15.0, "azure-conv": 15.0, "mooncake-conv": 45.0, "mooncake-synth": 45.0}
-COUNTED_S = {"azure-code": 45.0, "azure-conv": 45.0, "mooncake-conv": 120.0, "mooncake-synth": 120.0}
+COUNTED_S = {"azure-code": 30.0, "azure-conv": 30.0, "mooncake-conv": 120.0, "mooncake-synth": 120.0}
 #: the engine's blocks, in tokens: the traces' are 512, vLLM's 16; these take a third of the time and differ by nothing
 #: that can be seen
 BLOCK_TOKENS = 128
@@ -35,7 +35,7 @@ USUAL_LOAD = 80
 STRAGGLERS, SLOWER = 2, 3.0
 
 #: the hold queue is compared at these loads, with these policies
-HOLD_LOADS = (80, 100)
+HOLD_LOADS = (90, 110)
 HOLD_POLICIES = ("round_robin", "queue_depth", "prefix_affinity")
 
 SECTIONS = ("load", "herding", "stragglers", "mixed", "hold")

@@ -153,7 +153,7 @@ def _method(record: Record) -> str:
 - **Traffic**: [traces](workloads.md), superposed: as many copies as the rate needs, each seen through a window
   of its own, with prompts of its own. Bursts and think times stay what they were. All policies get the same
   arrivals.
-- **100 %** is found the same way everywhere: what a replica does in a cluster that gets twice as much, with
+- **100 %** is found the same way everywhere: what a replica does in a cluster that gets far more, with
   `queue_depth`, in requests a second (by tokens, since short requests are served first). It is not the most
   that any policy could do: with `prefix_affinity` the caches find more.
 

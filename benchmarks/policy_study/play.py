@@ -35,10 +35,10 @@ STRAIGHT = OverheatSpec(waiting=1e9, kv_usage=2.0)
 #: nobody is turned away or given up while capacity is measured
 PATIENT = HoldSpec(10**7, 1e9)
 FOREVER = replace(Timeouts(), total=1e9, first_token=1e9, idle=1e9)
-#: capacity is measured at so many times what is expected of it, with what keeps the cluster busy for so long
-PRESSED, PRESSED_S = 2.0, 80.0
-#: a first guess of requests/s and replica that is too high for all, and what is asked to find a better one
-GUESS, GUESS_REQUESTS = 25.0, 1000
+#: capacity is measured with arrivals of so many seconds, at a rate of which less than this share is done
+PRESSED_S, PRESSED = 40.0, 0.65
+#: requests/s and replica to begin with; doubled until it is too much
+GENTLE = 1.0
 #: the share of the requests that have their first token when measuring ends: all replicas are busy until then
 STARTED = 0.99
 
@@ -80,18 +80,24 @@ class Study:
     _made: tuple[object, list[WorkloadRequest]] = (None, [])
 
     def capacity(self, pool: str, trace: str) -> float:
-        """Requests/s of one replica: what a cluster does that gets twice as much, with queue_depth."""
+        """Requests/s of one replica: what a cluster does that gets much more than that, with queue_depth."""
         name = f"{pool}/{trace}"
         known = self.capacities.get(name)
         if known is None:
-            rough = self._pressed(pool, trace, GUESS, GUESS_REQUESTS / (GUESS * self.replicas) * self.shorter)
-            known = self._pressed(pool, trace, PRESSED * rough, PRESSED_S / PRESSED * self.shorter)
+            rate, share = GENTLE, 1.0
+            while share > PRESSED:
+                known, share = self._pressed(pool, trace, rate)
+                rate *= 2.0
+            assert known is not None
             self.capacities[name] = known
         return known
 
-    def _pressed(self, pool: str, trace: str, rate: float, seconds: float) -> float:
-        """In tokens a second, prompts and answers alike, over those of a usual request: the gateway serves short ones
+    def _pressed(self, pool: str, trace: str, rate: float) -> tuple[float, float]:
+        """Requests/s of one replica, and their share of those that came.
+
+        In tokens a second, prompts and answers alike, over those of a usual request: the gateway serves short ones
         first while many wait, and a count of requests would be too high."""
+        seconds = PRESSED_S * self.shorter
         work = superposed(self.traces[trace], rate * self.replicas, seconds, Random(f"capacity {trace}"))
         model = ModelSpec(MODEL, {pool: 1}, "queue_depth", hold=PATIENT)
         scenario = Scenario(
@@ -109,7 +115,8 @@ class Study:
             asked += tokens
             if first < end:
                 done += tokens if last <= end else tokens * (end - first) / (last - first)
-        return done / asked * len(work) / end / self.replicas
+        able = done / asked * len(work) / end
+        return able / self.replicas, able * seconds / len(work)
 
     def full_load(self, case: Case) -> float:
         """Requests/s of the case's cluster at 100 %."""

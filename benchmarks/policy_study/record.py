@@ -21,7 +21,7 @@ def settings(pools: Mapping[str, PoolModel]) -> dict[str, Any]:
         "warm_s": cases.WARM_S,
         "counted_s": cases.COUNTED_S,
         "slower": cases.SLOWER,
-        "pressed": play.PRESSED,
+        "pressed": [play.PRESSED_S, play.PRESSED],
         "profiles": {name: pool.profile.to_mapping() for name, pool in pools.items()},
     }
 
