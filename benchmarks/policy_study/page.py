@@ -77,7 +77,9 @@ def _seconds(cell: Cell | None, *, marked: bool = False) -> str:
     if cell is None:
         return "–"
     digits = 2 if cell.mean < 10 else 1
-    text = f"{cell.mean:.{digits}f} ±{cell.half_range:.{digits}f}"
+    text = f"{cell.mean:.{digits}f}"
+    if len(cell.by_seed) > 1:
+        text += f" ±{cell.half_range:.{digits}f}"
     return f"{text}*" if marked else text
 
 
@@ -113,7 +115,12 @@ def _pairs(
 
 def _intro(record: Record, table: Table) -> str:
     played, wanted = len(table), sum(1 for _ in cases())
-    part = "" if played == wanted else f" {wanted - played} of its {wanted} runs are still missing."
+    part = ""
+    if played != wanted:
+        part = (
+            f"\n\n**{wanted - played} of its {wanted} runs are still missing**: the command without `--fresh` goes on "
+            "where it stopped. A number without ± is of one seed, and says less."
+        )
     return f"""
 # Which policy is best, and when
 
