@@ -1,6 +1,6 @@
 """Plays what results.json has not yet, then writes docs/policy-study.md and its pictures from it.
 
-    python -m benchmarks.policy_study --traces DIR            # all that is missing; some 20 minutes from nothing
+    python -m benchmarks.policy_study --traces DIR            # all that is missing; some minutes from nothing
     python -m benchmarks.policy_study --traces DIR --fresh    # everything anew
     python -m benchmarks.policy_study --traces DIR --minutes 3        # a part; again to go on
     python -m benchmarks.policy_study --page                  # only the page

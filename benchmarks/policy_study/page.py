@@ -185,7 +185,7 @@ def _claims(table: Table) -> str:
     equal = sum(one.by_seed == other.by_seed for one, other in same)
     lines.append("- Without shared prefixes `prefix_affinity` is `queue_depth`, to the last digit: in "
                  f"{equal} of {len(same)} cases.")  # fmt: skip
-    for number, name in ((P95, "p95 TTFT"), ("ttft_mean_s", "mean TTFT"), ("e2e_mean_s", "mean time to the last one")):
+    for number, name in ((P95, "p95 TTFT"), ("ttft_mean_s", "mean TTFT"), ("e2e_mean_s", "mean time to the end")):
         found = compare(_pairs(table, "prefix_affinity", "queue_depth", number, SHARED))
         lines.append(f"- With shared prefixes, {name} of `prefix_affinity` beside `queue_depth`: {_told(found)}.")
     first, behind = _first_or_equal(table, "prefix_affinity")
