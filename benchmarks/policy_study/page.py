@@ -191,8 +191,11 @@ def _claims(table: Table) -> str:
     first, behind = _first_or_equal(table, "prefix_affinity")
     lines.append(f"- `prefix_affinity` is first or equal in {first} of {first + len(behind)} cases of this study (p95 "
                  f"TTFT, loads, gateways, stragglers, mixed GPUs){'.' if not behind else ':'}")  # fmt: skip
+    held = compare(_held(table, "queue_depth")), compare(_held(table, "queue_depth", "ttft_mean_s"))
     if behind:
         lines[-1] += " behind " + "; ".join(behind) + "."
+    for name, found in zip(("p95", "mean"), held, strict=True):
+        lines.append(f"- {name} TTFT of `queue_depth` with the hold queue beside that without: {_told(found)}.")
     return "\n".join(lines)
 
 
@@ -337,7 +340,8 @@ Slots are `max-num-seqs`. TTFT in seconds.
 {told}
 
 In the gateway's queue short and long requests take turns, in an engine's the first come are served first; so the
-mean can fall while p95, which is that of the long ones, rises. Below saturation nobody waits in either.
+mean can fall while p95, which is that of the long ones, rises.
+Where no replica is hot nobody waits in the gateway, and it makes no difference.
 """
 
 
