@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kilocard.core.errors import EngineError
-from kilocard.engines.base import Capabilities, Engine, Placement
+from kilocard.engines.base import Capabilities, Engine, Group, Placement
 from kilocard.engines.registry import ENGINES, engine
 from kilocard.spec.model import GpuSpec, PoolSpec
 
@@ -83,9 +83,12 @@ def test_its_metric_pages_have_a_load(each: Engine) -> None:
 def test_capabilities_are_complete(each: Engine) -> None:
     for field in dataclasses.fields(Capabilities):
         value = getattr(each.capabilities, field.name)
-        assert isinstance(value, bool | str | float | None), field.name
+        assert isinstance(value, bool | str | float | tuple | Group | None), field.name
     assert each.capabilities.keep_alive is None or each.capabilities.keep_alive > 0
     assert each.capabilities.shutdown_flag is None or each.capabilities.shutdown_flag.startswith("--")
+    assert all(name and not name.startswith("-") for name, _ in each.capabilities.places_itself)
+    group = each.capabilities.group
+    assert group is None or group.flags[0].startswith("--")
 
 
 def test_gpus(each: Engine) -> None:
