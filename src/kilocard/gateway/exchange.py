@@ -128,8 +128,7 @@ class Exchange(ClientSide):
         else:
             self._start(connection, now)
 
-    def hedge(self, send: Send, target: Target, now: float) -> None:
-        """A second attempt, beside the one that runs."""
+    def hedge(self, send: Send, target: Target, now: float) -> None:  # a second attempt, beside the one that runs
         assert self.rival is None
         self.rival = Rival(self, send, target, now)
 
@@ -422,8 +421,7 @@ class Exchange(ClientSide):
     def shut_down(self) -> None:  # the gateway's own drain time is over
         self.give_up(CapacityError("The gateway is shutting down.", code="shutting_down"))
 
-    def give_up(self, error: CapacityError) -> None:
-        """It is we who can't go on."""
+    def give_up(self, error: CapacityError) -> None:  # it is we who can't go on
         if self.phase == DONE:
             return
         self.drop_upstream()
@@ -434,8 +432,7 @@ class Exchange(ClientSide):
 
     # -- inside
 
-    def _release_gathered(self) -> None:
-        """Too large or of a kind that is not gathered: from here on the bytes pass through."""
+    def _release_gathered(self) -> None:  # from here on the bytes pass through
         gathered, self._gathered = self._gathered or [], None
         head = self._head
         assert head is not None
@@ -449,6 +446,9 @@ class Exchange(ClientSide):
             self._write(body)
 
     def failed(self, fault: Fault, status: int | None, detail: str) -> None:
+        if self.phase == STREAMING and self.relay is not None and self.relay.done:  # only the end of framing is missing
+            self.on_complete()
+            return
         if self.rival is not None and fault is not Fault.TOTAL:
             self.rival.becomes_the_first(fault, status, detail)
             return

@@ -321,6 +321,28 @@ def test_8_four_timeouts_each_with_its_name() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["hangs", "dies"])
+def test_a_replica_that_fails_after_done_has_said_all(dies: bool) -> None:
+    """Frozen or dead between [DONE] and the end of its framing: no error event comes behind [DONE]."""
+
+    async def story() -> None:
+        async def script(asked: Asked, wire: Wire) -> None:
+            await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("hel")) + chunk(STOP) + chunk(DONE))
+            if dies:
+                await asyncio.sleep(0.1)
+                wire.reset()
+            else:
+                await asked.gone.wait()
+
+        async with gateway_over(script, timeouts=Timeouts(idle=0.4)) as setup:
+            response = await setup.chat(stream=True)
+            assert response.status == 200 and response.body == ROLE + delta("hel") + STOP + DONE
+            page = setup.gateway.plane.telemetry.registry.render().decode()
+            assert 'outcome="ok"} 1' in page
+
+    run(story())
+
+
 def test_8_a_hung_replica_does_not_slow_the_others() -> None:
     async def story() -> None:
         async with gateway_over(hang, answer, answer, timeouts=Timeouts(first_token=5, total=10)) as setup:
