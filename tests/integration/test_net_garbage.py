@@ -60,19 +60,24 @@ def test_calls_that_fail_leave_none_either() -> None:
         await reader.read()
         writer.close()
 
+    def there() -> int:
+        return sum(isinstance(one, (*KINDS, UpstreamError)) for one in gc.get_objects())
+
     async def story() -> int:
         servers = [await asyncio.start_server(what, "127.0.0.1", 0) for what in (hang_up, nonsense, silence)]
         ports = [server.sockets[0].getsockname()[1] for server in servers]
         gc.collect()
+        before = there()  # what other tests have left where it can be reached
         gc.disable()
         try:
             for _ in range(5):
                 for port in (*ports, 9):  # nobody listens on 9, discard
                     with contextlib.suppress(UpstreamError):
                         await fetch(f"http://127.0.0.1:{port}/x", timeout=0.05)
-            async with asyncio.timeout(5):  # sockets that are closed take a turn or two, on a busy machine more
-                while left := sum(isinstance(one, (*KINDS, UpstreamError)) for one in gc.get_objects()):
-                    await asyncio.sleep(0.05)
+            for _ in range(50):  # sockets that are closed take a turn or two, on a busy machine more
+                if (left := there() - before) == 0:
+                    break
+                await asyncio.sleep(0.05)
             return left
         finally:
             gc.enable()
