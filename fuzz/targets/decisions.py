@@ -12,7 +12,7 @@ from kilocard.dispatch.config import PoolFacts
 from kilocard.spec.model import ModelSpec
 
 _SETUP = replay.Setup({"m": ModelSpec("m", {"p": 1})}, {"p": PoolFacts(4, None)}, 1, 1.0)
-_HEADER = json.dumps(replay.header(_SETUP, "0", 0.0)).encode() + b"\n"
+_HEADER = json.dumps(replay.header(_SETUP, "0", 0.0, 0.0)).encode() + b"\n"
 _LINES = (
     b'[["replica_up",1.0,"a","p"]]\n[["arrived",2.0,1,"m",10,5,60.0,"","normal",1.0,""],["send",1,"a","only one",1]]\n'
     b'[["answered",2.1,1,200]]\n[["first_content",2.2,1]]\n[["finished",3.0,1,200,5]]\n[["tick",4.0]]\n'
