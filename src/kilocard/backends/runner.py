@@ -32,6 +32,7 @@ from kilocard.backends.life_events import (
     Tick,
 )
 from kilocard.backends.lifecycle import Life
+from kilocard.backends.news import news_in_time
 from kilocard.backends.ports import Ports
 from kilocard.backends.process import EngineProcess, Process, StartProcess
 from kilocard.backends.readiness import Get, probe
@@ -146,12 +147,7 @@ class Runner:
 
     async def _something(self) -> None:
         """Wait for news or for the deadline."""
-        deadline = self.life.deadline
-        self._wake.clear()
-        try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):
-                await self._wake.wait()
-        except TimeoutError:
+        if not await news_in_time(self._wake, self.life.deadline, self._clock):
             self.tell(Tick(self._clock()))
 
     async def _perform(self, instruction: Instruction) -> None:

@@ -20,11 +20,10 @@ from kilocard.deploy.kubernetes.cluster_file import (
     cluster_text,
     secret_variables,
 )
-from kilocard.deploy.replica import HUB_HOME, HUB_TOKENS, Machines, Replica, is_path, replica
+from kilocard.deploy.replica import HUB_HOME, MODELS, SHM, Machines, Replica, is_path, replica
 from kilocard.deploy.replica import PORT as ENGINE_PORT
 from kilocard.deploy.target import Files, RenderOptions, Target
 from kilocard.deploy.yaml_text import yaml_text
-from kilocard.engines.registry import engine
 from kilocard.spec.model import ClusterSpec, PoolSpec
 from kilocard.spec.units import listen_address
 
@@ -32,10 +31,6 @@ _HEAD = """\
 Written by `kilocard render compose`: change the cluster file and render again.
 GPUs are handed out in the order of nvidia-smi, each to one replica. A variable without a value gets it from the shell,
 or from a file .env beside this one."""
-#: where engines see the folder of models
-MODELS = "/models"
-#: of a replica's /dev/shm, in bytes; its processes exchange tensors through it
-SHM = 16 * 2**30
 
 Thing = dict[str, Any]
 
@@ -173,10 +168,9 @@ def _environment(what: Replica) -> Thing:
     environment: Thing = dict(what.env)
     if what.hub_model:
         environment[what.capabilities.hub_cache or HUB_HOME] = MODELS
-        if engine(what.pool.engine).capabilities.needs_gpu:
+        if what.capabilities.needs_gpu:
             environment["HF_TOKEN"] = None
-    environment |= dict.fromkeys(what.secrets)
-    return {key: environment[key] for key in environment if key not in HUB_TOKENS or environment[key] is None}
+    return environment | dict.fromkeys(what.secrets)
 
 
 COMPOSE = Target("compose", "Docker Compose for one machine", render)

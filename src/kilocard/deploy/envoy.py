@@ -8,7 +8,6 @@ Fields as Envoy's v3 API has them; tried with 1.40. The endpoint picker (ext_pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from kilocard.deploy.front import FAILURES, REST, Front, Server, front
@@ -132,7 +131,7 @@ def _cluster(what: Front) -> Thing:
             "base_ejection_time": f"{REST}s",
             "max_ejection_percent": 50,
         },
-        "health_checks": _health_checks(what.servers),
+        "health_checks": _health_checks(what),
         "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
         "load_assignment": {
             "cluster_name": "kilocard",
@@ -141,8 +140,7 @@ def _cluster(what: Front) -> Thing:
     }
 
 
-def _health_checks(servers: Sequence[Server]) -> list[Thing]:
-    paths = {server.health for server in servers}
+def _health_checks(what: Front) -> list[Thing]:
     check: Thing = {
         "timeout": "2s",
         "interval": "2s",
@@ -150,8 +148,7 @@ def _health_checks(servers: Sequence[Server]) -> list[Thing]:
         "unhealthy_threshold": FAILURES,
         "healthy_threshold": 1,
     }
-    # One path for all, or only whether they accept connections.
-    return [check | ({"http_health_check": {"path": paths.pop()}} if len(paths) == 1 else {"tcp_health_check": {}})]
+    return [check | ({"tcp_health_check": {}} if what.health is None else {"http_health_check": {"path": what.health}})]
 
 
 def _endpoint(server: Server) -> Thing:

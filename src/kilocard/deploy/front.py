@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from kilocard.core.errors import UsageError
+from kilocard.deploy.reachable import given, reachable
 from kilocard.deploy.target import RenderOptions
 from kilocard.engines.registry import engine
 from kilocard.spec.model import ClusterSpec, PoolSpec
-from kilocard.spec.units import Address, UnitError, address, listen_address
+from kilocard.spec.units import Address, address
 
 #: seconds that an idle connection to an engine is kept: less than the 5 s after which engines (uvicorn) close theirs,
 #: or a request now and then meets a connection that is just being closed
@@ -57,6 +58,19 @@ class Front:
     #: of idle connections to servers
     keep_alive: int
 
+    @property
+    def health(self) -> str | None:
+        """The one page that all servers have; None: theirs differ, so they can only be asked whether they listen."""
+        paths = {server.health for server in self.servers}
+        return paths.pop() if len(paths) == 1 else None
+
+    @property
+    def comment(self) -> str:
+        """What stands behind the proxy, for the head of its file."""
+        if self.direct:
+            return "Straight to the replicas: nothing here knows of queues, keys or limits. For tests of one pool."
+        return "Before the gateway, which knows the replicas. Nothing is repeated or held here."
+
 
 def front(spec: ClusterSpec, options: RenderOptions) -> Front:
     """Raises UsageError for what no proxy can do: see `_replicas`, and TLS between proxy and gateway."""
@@ -72,7 +86,7 @@ def front(spec: ClusterSpec, options: RenderOptions) -> Front:
         servers = _gateways(options.gateways or (gateway.listen,))
         keep_alive, after = max(1, int(gateway.limits.keep_alive * GATEWAY_KEEP_ALIVE)), AFTER_GATEWAY
     return Front(
-        listen=_given("--listen", options.listen),
+        listen=given("--listen", options.listen),
         servers=servers,
         direct=options.direct,
         body=gateway.limits.body,
@@ -83,21 +97,11 @@ def front(spec: ClusterSpec, options: RenderOptions) -> Front:
     )
 
 
-def _given(option: str, value: str) -> Address:
-    try:
-        return listen_address(value)
-    except UnitError as error:
-        raise UsageError(f"{option} {error.problem}: {error.advice}") from None
-
-
 def _gateways(places: tuple[str, ...]) -> tuple[Server, ...]:
     servers = []
     for number, place in enumerate(places):
-        at = _given("--gateway", place)
-        if not at.port:
-            raise UsageError(f"gateway.listen is {place}, any free port: name the gateways with --gateway host:port")
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at.host, at.host)  # noqa: S104  # only compared
-        servers.append(Server(f"gateway-{number}", Address(host, at.port), _WEIGHTS, "/readyz"))
+        at = reachable("--gateway", "gateway.listen", place)
+        servers.append(Server(f"gateway-{number}", at, _WEIGHTS, "/readyz"))
     return tuple(servers)
 
 

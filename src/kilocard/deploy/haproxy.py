@@ -70,11 +70,7 @@ def render(spec: ClusterSpec, options: RenderOptions) -> Files:
 
 def _config(what: Front) -> str:
     return _TEXT.format(
-        behind=(
-            "Straight to the replicas: nothing here knows of queues, keys or limits. For tests of one pool."
-            if what.direct
-            else "Before the gateway, which knows the replicas. Nothing is repeated or held here."
-        ),
+        behind=what.comment,
         buffer=max(16_384, what.header + 1024),
         connect=what.connect,
         silence=what.silence,
@@ -90,11 +86,7 @@ def _config(what: Front) -> str:
 
 
 def _health(what: Front) -> str:
-    """One path for all servers, or only whether they accept connections."""
-    paths = {server.health for server in what.servers}
-    if len(paths) > 1:
-        return ""
-    return f"  option httpchk GET {paths.pop()}\n  http-check expect status 200\n"
+    return "" if what.health is None else f"  option httpchk GET {what.health}\n  http-check expect status 200\n"
 
 
 def _server(server: Server) -> str:

@@ -93,11 +93,7 @@ def render(spec: ClusterSpec, options: RenderOptions) -> Files:
 
 def _part(what: Front) -> str:
     return _PART.format(
-        behind=(
-            "Straight to the replicas: nothing here knows of queues, keys or limits. For tests of one pool."
-            if what.direct
-            else "Before the gateway, which knows the replicas. Nothing is repeated or held here."
-        ),
+        behind=what.comment,
         servers="\n".join(map(_server, what.servers)),
         idle=IDLE_CONNECTIONS,
         keep_alive=what.keep_alive,

@@ -19,6 +19,10 @@ from kilocard.spec.served import served_names
 
 #: where every replica listens inside its container
 PORT = 8000
+#: where a replica sees the folder of models
+MODELS = "/models"
+#: most of /dev/shm, in bytes; memory is taken only as it is used. Processes of one replica exchange tensors through it
+SHM = 16 * 2**30
 #: seconds in which every gateway has heard that a replica is leaving
 ROUTED_AWAY = 5
 #: seconds after the drain in which a process ends for good

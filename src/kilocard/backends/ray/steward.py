@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from kilocard.backends.base import ACTIVE, ReplicaState, ReplicaStatus, Report
+from kilocard.backends.news import news_in_time
 from kilocard.backends.ray import link as rays
 from kilocard.backends.ray.berth import (
     Adopted,
@@ -145,12 +146,7 @@ class Steward:
             self.stopped.set()
 
     async def _something(self) -> None:
-        deadline = self.berth.deadline
-        self._wake.clear()
-        try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):
-                await self._wake.wait()
-        except TimeoutError:
+        if not await news_in_time(self._wake, self.berth.deadline, self._clock):
             self.tell(Tick(self._clock()))
 
     async def _perform(self, instruction: Todo) -> None:

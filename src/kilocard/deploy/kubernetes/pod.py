@@ -7,8 +7,8 @@ from typing import Any
 
 from kilocard.deploy.kubernetes.names import label, object_name
 from kilocard.deploy.kubernetes.quantities import cores, quantity
-from kilocard.deploy.kubernetes.storage import MODELS, mounts, volumes
-from kilocard.deploy.replica import HUB_HOME, HUB_TOKENS, PORT, Replica
+from kilocard.deploy.kubernetes.storage import mounts, volumes
+from kilocard.deploy.replica import HUB_HOME, HUB_TOKENS, MODELS, PORT, Replica
 from kilocard.spec.model import ClusterSpec
 
 Object = dict[str, Any]

@@ -7,15 +7,10 @@ from typing import Any
 from kilocard.core.errors import UsageError
 from kilocard.deploy.kubernetes.names import object_name
 from kilocard.deploy.kubernetes.quantities import quantity
-from kilocard.deploy.replica import Replica, is_path
+from kilocard.deploy.replica import MODELS, SHM, Replica, is_path
 from kilocard.spec.deployment import ModelCacheSpec
 
 Object = dict[str, Any]
-
-#: where pods see the folder of models
-MODELS = "/models"
-#: most of /dev/shm, in bytes; memory is taken only as it is used. Processes of one replica exchange tensors through it
-SHM = 16 * 2**30
 
 
 def volumes(cache: ModelCacheSpec, replica: Replica) -> list[Object]:
