@@ -38,7 +38,7 @@ async def silent_engine(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 def test_whoever_there_is_no_descriptor_for_gets_a_503(tmp_path: Path) -> None:
     async def story() -> None:
-        engine = await asyncio.start_server(silent_engine, "127.0.0.1", 0)
+        engine = await asyncio.start_server(silent_engine, "127.0.0.1", 0, backlog=4096)
         replica, port, admin = engine.sockets[0].getsockname()[1], free_port(), free_port()
         file = tmp_path / "cluster.yaml"
         file.write_text(

@@ -30,7 +30,7 @@ class Engine:
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=4096)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop_streams(self) -> None:

@@ -156,7 +156,10 @@ class StubEngine:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._connection, "127.0.0.1", port, limit=64 * 1024 * 1024)
+        # Room for all that a test connects at once: a SYN that is dropped for want of it is sent again after a second.
+        self._server = await asyncio.start_server(
+            self._connection, "127.0.0.1", port, limit=64 * 1024 * 1024, backlog=4096
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -270,7 +273,9 @@ class Setup:
         return await asyncio.open_connection("127.0.0.1", self.gateway.port)
 
 
-FAST = Timeouts(connect=0.5, first_token=2.0, first_token_per_prompt_token=0.0, idle=1.0, total=10.0)
+FAST = Timeouts(connect=2.0, first_token=2.0, first_token_per_prompt_token=0.0, idle=1.0, total=10.0)
+#: for tests of many requests at once, which a slow machine may take seconds for
+PATIENT = replace(FAST, connect=10.0, first_token=10.0, idle=10.0, total=20.0)
 
 
 @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from stub_engine import (
     DONE,
     END,
     JSON_ANSWER,
+    PATIENT,
     STREAM_HEAD,
     Asked,
     Setup,
@@ -384,7 +385,7 @@ def test_43_no_hidden_cap_on_connections() -> None:
             await asyncio.wait_for(all_here.wait(), 10)
             await answer(asked, wire)
 
-        async with gateway_over(waits_for_all) as setup:
+        async with gateway_over(waits_for_all, timeouts=PATIENT) as setup:
             responses = await asyncio.gather(*(setup.chat(stream=True) for _ in range(300)))
             assert {response.status for response in responses} == {200}
 
