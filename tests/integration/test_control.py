@@ -20,8 +20,6 @@ from benchmarks.scale_events import LONG, Cluster
 from free_ports import free_port
 from kilocard.core.errors import KilocardError
 
-pytestmark = pytest.mark.timeout(120)
-
 SPEC: dict[str, Any] = {
     "models": {"m": {"pools": {"p": 1}}},
     "pools": {

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from kubernetes_stub import KubernetesStub
 
@@ -20,8 +19,6 @@ from kilocard.deploy.target import RenderOptions
 from kilocard.emulator.fleet import running_emulators
 from kilocard.emulator.settings import Settings
 from kilocard.spec.parse import parse
-
-pytestmark = pytest.mark.timeout(60)
 
 SPEC = {
     "gateway": {"allow_open": True},

@@ -8,10 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import pytest
 from benchmarks.scale_events import CLUSTER, FEW, MANY, Cluster, Load, Result, cluster_up, scale, until
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def cluster(**pool: Any) -> dict[str, Any]:

@@ -109,8 +109,9 @@ async def gateway_process(folder: Path, engine: StubEngine, **gateway: Any) -> A
         await one.started()
         yield one
     finally:
+        if process.returncode is None:
+            process.kill()
         await one.rest()
-        await one.stop(signal.SIGKILL)
         # read to the end, or the transports outlive the loop
         await process.communicate()
         await engine.stop()

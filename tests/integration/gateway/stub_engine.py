@@ -38,8 +38,8 @@ JSON_ANSWER = json.dumps(
 ).encode()
 
 
-def run(body: Coroutine[Any, Any, T], seconds: float = 20) -> T:
-    """Run one test's coroutine on the gateway's own loop, with a limit of its own."""
+def run(body: Coroutine[Any, Any, T], seconds: float = 60) -> T:
+    """Run one test's coroutine on the gateway's own loop. Who takes longer hangs, on a busy machine too."""
 
     async def limited() -> T:
         async with asyncio.timeout(seconds):

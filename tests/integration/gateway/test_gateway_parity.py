@@ -156,7 +156,6 @@ async def trouble(one: Running, urls: list[str], change: Callable[[], None]) -> 
     return came
 
 
-@pytest.mark.timeout(180)  # 4 s where nobody else computes
 @pytest.mark.parametrize("policy", POLICIES)
 def test_inv_25_the_log_of_a_real_gateway_is_answered_alike_by_every_driver(policy: str, tmp_path: Path) -> None:
     """INV-25, GW-1, GW-2."""
