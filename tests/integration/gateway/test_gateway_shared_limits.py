@@ -95,7 +95,8 @@ def test_a_limit_holds_across_gateways_and_through_the_loss_of_the_store(tmp_pat
                 assert await one.metric("kilocard_limit_gateways") == 2
             assert passed + (await ask(both, 200))[200] == 100
             said = both[0].said.count("Shared limits")
-            assert said == 2, both[0].said
+            # Lost, and used again: not a line for each request. A store on a busy machine may be lost more than once.
+            assert 2 <= said <= 8, both[0].said
 
     run(body())
 
