@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,20 @@ from openai import OpenAI
 
 from free_ports import free_port
 
+HELLO: Any = [{"role": "user", "content": "hello"}]
+#: more than 1 waits for 1 s: one more; at most 0.5 for 1 s: one fewer
+SCALING = {"up": {"above": 1, "for": "1s"}, "down": {"below": 0.5, "for": "1s"}, "cooldown": "0s"}
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Kilocard:
     """Processes of one cluster file."""
 
-    def __init__(self, nodes: Any, folder: Path) -> None:
+    def __init__(self, nodes: Any, folder: Path, **pool: Any) -> None:
         self.port, self.admin = free_port(), free_port()
         self.file = folder / "cluster.yaml"
         self.folder = folder
-        pool = {"engine": "emulated", "replicas": {"min": 1, "max": 2}, "drain": {"grace": "30s"}}
+        pool = {"engine": "emulated", "replicas": {"min": 1, "max": 2}, "drain": {"grace": "30s"}, **pool}
         spec = {
             "gateway": {"listen": f"127.0.0.1:{self.port}", "admin": f"127.0.0.1:{self.admin}"},
             "models": {"m": {"pools": {"p": 1}}},
@@ -62,10 +66,21 @@ class Kilocard:
         return [replica["url"] for replica in self.replicas() if replica["state"] == "ready"]
 
     def ask(self) -> str:
-        with OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="unused", max_retries=0) as client:
-            messages: Any = [{"role": "user", "content": "hello"}]
-            answer = client.chat.completions.create(model="m", messages=messages, max_tokens=8)
+        with self.client() as client:
+            answer = client.chat.completions.create(model="m", messages=HELLO, max_tokens=8)
         return str(answer.choices[0].finish_reason)
+
+    def stream(self, tokens: int) -> int:
+        """How many tokens came, by usage. Raises what the client raises where the stream breaks."""
+        with self.client() as client:
+            events = client.chat.completions.create(
+                model="m", messages=HELLO, max_tokens=tokens, extra_body={"ignore_eos": True},
+                stream=True, stream_options={"include_usage": True},
+            )  # fmt: skip
+            return sum(event.usage.completion_tokens for event in events if event.usage)
+
+    def client(self) -> OpenAI:
+        return OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="unused", max_retries=0, timeout=120)
 
     def end(self) -> None:
         for process in self.running:
@@ -75,8 +90,8 @@ class Kilocard:
 
 
 @contextlib.contextmanager
-def cluster(nodes: Any, folder: Path) -> Iterator[Kilocard]:
-    made = Kilocard(nodes, folder)
+def cluster(nodes: Any, folder: Path, **pool: Any) -> Iterator[Kilocard]:
+    made = Kilocard(nodes, folder, **pool)
     try:
         yield made
     finally:
@@ -120,3 +135,31 @@ def test_a_controller_that_dies_changes_nothing_for_clients(nodes: Any, node: An
         assert one.ask() in ("stop", "length"), "a controller that is told to end leaves replicas alone"
         os.kill(one.running[0].pid, signal.SIGTERM)
         assert one.running[0].wait(30) == 0
+
+
+def until_two(one: Kilocard) -> int:
+    """A client that asks again and again: the fewest tokens of an answer."""
+    end = time.monotonic() + 120
+    fewest = one.stream(200)
+    while len(one.ready()) < 2:
+        assert time.monotonic() < end, (one.replicas(), one.said())
+        fewest = min(fewest, one.stream(200))
+    return fewest
+
+
+def test_load_brings_a_second_replica_and_none_of_its_streams_is_cut_when_it_goes(
+    nodes: Any, node: Any, tmp_path: Path
+) -> None:
+    with cluster(nodes, tmp_path, args={"max-num-seqs": 2}, scaling=SCALING) as one:
+        one.start("gateway", str(one.file))
+        one.start("control", str(one.file), "--backend", "ray")
+        one.until(one.ready)
+        with ThreadPoolExecutor(8) as clients:
+            # 6 more than one replica runs at once, until both serve; then two long ones, each replica has one
+            busy = [clients.submit(until_two, one) for _ in range(8)]
+            assert {each.result() for each in busy} == {200}, one.said()
+            long = [clients.submit(one.stream, 800) for _ in range(2)]
+            one.until(lambda: "draining" in {replica["state"] for replica in one.replicas()})
+            assert [each.result() for each in long] == [800, 800], one.said()
+        one.until(lambda: [replica["state"] for replica in one.replicas()].count("stopped") == 1)
+        assert one.ask() in ("stop", "length")
