@@ -68,12 +68,7 @@ def test_tokens_a_minute(tmp_path: Path) -> None:
 def test_18_concurrency_of_a_killed_worker_comes_back(tmp_path: Path) -> None:
     async def body() -> None:
         async with workers_over(tmp_path, hang, tenants=tenant(concurrency=8)) as workers:
-            asking = [asyncio.ensure_future(workers.chat(authorization=f"Bearer {KEY}")) for _ in range(8)]
-
-            async def all_there() -> bool:
-                return sum(workers.running) == 8 and all(row["in_flight"] for row in await workers.workers())
-
-            await workers.until(all_there)
+            asking = await workers.on_all(8, authorization=f"Bearer {KEY}")
             assert await ask(workers, 3) == {429: 3}
             victim = (await workers.workers())[0]
             os.kill(victim["pid"], signal.SIGKILL)

@@ -102,12 +102,7 @@ def test_max_in_flight_holds_for_all_workers_together(tmp_path: Path) -> None:
 def test_a_killed_worker_takes_its_own_requests_with_it_and_is_replaced(tmp_path: Path) -> None:
     async def body() -> None:
         async with workers_over(tmp_path, hang, hang) as workers:
-            asking = [asyncio.ensure_future(workers.chat()) for _ in range(16)]
-
-            async def all_there() -> bool:
-                return sum(workers.running) == 16 and all(row["in_flight"] for row in await workers.workers())
-
-            await workers.until(all_there)
+            asking = await workers.on_all(16)
             victim, other = await workers.workers()
             os.kill(victim["pid"], signal.SIGKILL)
             rows = await workers.restarted(0)
@@ -373,12 +368,7 @@ def test_a_worker_that_is_told_to_end_drains_and_gets_a_successor(tmp_path: Path
             await answer(asked, wire)
 
         async with workers_over(tmp_path, slow) as workers:
-            asking = [asyncio.ensure_future(workers.chat()) for _ in range(12)]
-
-            async def there() -> bool:
-                return sum(workers.running) == 12 and all(row["in_flight"] for row in await workers.workers())
-
-            await workers.until(there)
+            asking = await workers.on_all(12)
             pid = (await workers.workers())[0]["pid"]
             os.kill(pid, signal.SIGTERM)
 

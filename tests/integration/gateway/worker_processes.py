@@ -74,6 +74,27 @@ class Workers:
             timeout=15,
         )
 
+    async def on_all(self, count: int, **headers: str) -> list[asyncio.Task[Response]]:
+        """So many requests that have come to an engine and hang there, with some on each worker. The kernel deals
+        connections out by chance: where one worker got none, all leave and ask anew."""
+        while True:
+            asking = [asyncio.ensure_future(self.chat(**headers)) for _ in range(count)]
+
+            async def there() -> bool:
+                return sum(self.running) == count == sum(row["in_flight"] for row in await self.workers())
+
+            await self.until(there)
+            if all(row["in_flight"] for row in await self.workers()):
+                return asking
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+            async def gone() -> bool:
+                return not sum(self.running) and not any(row["in_flight"] for row in await self.workers())
+
+            await self.until(gone)
+
     async def until(self, what: Any, seconds: float = 10.0) -> Any:
         """Wait until `await what()` is true, and return it."""
         async with asyncio.timeout(seconds):
