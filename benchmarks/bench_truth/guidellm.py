@@ -6,7 +6,9 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.bench_truth.load import Load
 from benchmarks.bench_truth.measured import Lost, Measured
@@ -29,11 +31,13 @@ def install(engine: Engine, cache: Path) -> Path:
     return program
 
 
-def run(program: Path, engine: Engine, url: str, load: Load, folder: Path) -> Measured:
+def run(program: Path, engine: Engine, url: str, load: Load, folder: Path, body: Mapping[str, Any]) -> Measured:
+    """`body`: fields that it sends more than its own, or instead of them."""
     out = folder / "guidellm.json"
     out.unlink(missing_ok=True)
     argv = [str(program), "run", "--disable-console"]
-    argv += ["--backend", f"kind=openai_http,target={url},model={NAME},request_format=/v1/completions,http2=false"]
+    backend = {"kind": "openai_http", "target": url, "model": NAME, "request_format": "/v1/completions", "http2": False}
+    argv += ["--backend", json.dumps({**backend, "extras": {"body": body}} if body else backend)]
     argv += ["--tokenizer", f"kind=hf_auto,model={engine.model}", "--seed", f"kind=static,value={load.seed}"]
     argv += ["--profile", f"kind=concurrent,streams={load.concurrency}"]
     argv += ["--constraint", f"kind=max_requests,count={load.requests}"]

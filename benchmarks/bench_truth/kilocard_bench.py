@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from benchmarks.bench_truth.measured import Measured
 from benchmarks.bench_truth.server import ask
 
 
-def run(url: str, load: Load, folder: Path) -> Measured:
+def run(url: str, load: Load, folder: Path, body: Mapping[str, Any]) -> Measured:
+    """`body`: fields that it sends more than its own, or instead of them."""
     argv = [sys.executable, "-m", "kilocard", "bench", url, "--endpoint", "completions", "--no-single"]
     argv += ["--sweep", str(load.concurrency), "--requests", str(load.requests), "--seed", str(load.seed)]
     output = f"{load.shortest}-{load.longest}" if load.spread else str(load.output)
     argv += ["--input", str(load.input), "--output", output, "--out", str(folder / "kilocard")]
+    argv += ["--body", json.dumps(body)]
     done = ask(argv, {})
     results = folder / "kilocard" / "results.json"
     if not results.exists():

@@ -212,6 +212,10 @@ class About(Struct, kw_only=True):
     arguments: Annotated[dict[str, Any], _("of the command line, secrets left out")] = field(default_factory=dict)
     seed: int | None = None
     prompts: Annotated[str, _("where the prompts came from, in words")] = ""
+    request: Annotated[
+        dict[str, Any],
+        _("fields of each request as they were sent, without its text and length; a server's speed depends on them"),
+    ] = field(default_factory=dict)
     machine: Annotated[str, _("that the load tester ran on")] = ""
     notes: list[str] = field(default_factory=list)
 

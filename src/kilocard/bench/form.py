@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+#: fields that differ from request to request: its text, and how long its answer is
+_OF_ONE_REQUEST = {"messages", "prompt", "max_tokens", "max_completion_tokens", "min_tokens"}
+
 #: stands for the prompt in a body that is filled in later; JSON keeps it as it is
 _HERE = "<prompt>"
 
@@ -48,6 +51,11 @@ class Form:
             if self.usage:
                 said["stream_options"] = {"include_usage": True}
         return json.dumps({**said, **self.extra}, separators=(",", ":")).encode()
+
+    def fields(self) -> dict[str, Any]:
+        """What each streamed request asks for, beside its text and length. A server's speed depends on it."""
+        body: dict[str, Any] = json.loads(self.body("", 1))
+        return {name: value for name, value in body.items() if name not in _OF_ONE_REQUEST}
 
     def around(self, output_tokens: int) -> tuple[bytes, bytes]:
         """What stands before and behind the prompt in a body, for prompts that need no escaping in JSON."""

@@ -37,7 +37,9 @@ def assemble(
     limit = find_limit(points, knee, target.max_num_seqs)
     return Results(
         target=msgspec.structs.replace(target, url=without_secrets(target.url)),
-        about=msgspec.structs.replace(about, arguments=_arguments(about.arguments)),
+        about=msgspec.structs.replace(
+            about, arguments=_without_secrets(about.arguments), request=_without_secrets(about.request)
+        ),
         slo=slo,
         single=single,
         points=list(points),
@@ -90,11 +92,15 @@ def without_secrets(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+def _without_secrets(values: dict[str, Any]) -> dict[str, Any]:
     """No value whose name says that it is a secret; URLs without theirs."""
     shown: dict[str, Any] = {}
-    for name, value in arguments.items():
-        if _SECRET.search(name) and not _HARMLESS.match(name) and value is not None:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            shown[name] = _without_secrets(value)
+        elif isinstance(value, bool | int | float) or value is None:
+            shown[name] = value
+        elif _SECRET.search(name) and not _HARMLESS.match(name):
             shown[name] = "***"
         elif isinstance(value, str) and "://" in value:
             shown[name] = without_secrets(value)

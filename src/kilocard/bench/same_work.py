@@ -9,6 +9,7 @@ from typing import Literal
 from kilocard.bench.caveats import places
 from kilocard.bench.curve import Load
 from kilocard.bench.document import Finding, PointResult, Results
+from kilocard.bench.request_words import request_words
 
 #: shares of the prompts' tokens from the prefix cache, and of failed requests, may differ by so much
 CACHE, ERRORS = 0.05, 0.02
@@ -19,6 +20,9 @@ DIFFERENT_WORK = 0.05
 def setting(a: Results, b: Results) -> list[Finding]:
     """What else was not the same."""
     found = []
+    # empty in results of before it was kept: nothing is known of them
+    known = all(each.about.request for each in (a, b))
+    requests = [f'"{request_words(each.about.request)}"' if known else "" for each in (a, b)]
     for name, before, after in (
         ("model", a.target.model, b.target.model),
         ("engine", a.target.engine, b.target.engine),
@@ -28,11 +32,13 @@ def setting(a: Results, b: Results) -> list[Finding]:
         ("max-num-seqs", a.target.max_num_seqs, b.target.max_num_seqs),
         ("KV tokens", a.target.kv_tokens, b.target.kv_tokens),
         ("prompts", a.about.prompts, b.about.prompts),
+        ("request", *requests),
         ("load tester's machine", a.about.machine, b.about.machine),
         ("kilocard", a.about.kilocard, b.about.kilocard),
     ):
         if before != after:
-            severity: Literal["warning", "note"] = "warning" if name in ("model", "prompts", "endpoint") else "note"
+            weighs = name in ("model", "prompts", "endpoint", "request")
+            severity: Literal["warning", "note"] = "warning" if weighs else "note"
             found.append(Finding(severity=severity, text=f"Not the same {name}: {before or '–'} and {after or '–'}."))
     for name, each in (("A", a), ("B", b)):
         limited = [point for point in each.points if point.client.limited]

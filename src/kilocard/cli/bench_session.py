@@ -185,6 +185,7 @@ class Session:
                 arguments=self._arguments,
                 seed=self._asked.seed,
                 prompts=_described(calibration),
+                request=server.form.fields(),
                 machine=f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} processors",
             ),
             slo=self._slo,

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from kilocard.bench.caveats import in_order
 from kilocard.bench.document import PointResult, Results, Spread
+from kilocard.bench.request_words import request_words
 from kilocard.bench.units import count, milliseconds, number, share
 from kilocard.cli.output import results as console
 
@@ -25,6 +26,9 @@ def show(results: Results, out: Console = console) -> None:
     target = results.target
     engine = " ".join(part for part in (target.engine, target.engine_version) if part)
     out.print(Text(" · ".join(part for part in (target.model, engine, target.url) if part), style="bold"))
+    asked = request_words(results.about.request)
+    if asked:
+        out.print(Text(f"Each request: {asked}", style="dim"))
     if results.points:
         table, less = points_table(results, out.width)
         out.print(table)

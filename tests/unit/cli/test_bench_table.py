@@ -47,6 +47,13 @@ def test_the_answer_is_a_table_and_words() -> None:
     assert "~" in text and "of too few values" in text
 
 
+def test_what_each_request_asked_for_stands_above_the_table() -> None:
+    document = made()[0]
+    assert "Each request" not in printed(document), "results of before it was kept"
+    document.about.request = {"model": "m", "temperature": 0.0, "ignore_eos": True}
+    assert printed(document).splitlines()[1] == "Each request: temperature 0, ignore_eos, no usage"
+
+
 def test_numbers_of_the_load_tester_are_not_shown() -> None:
     document = made()[0]
     document.points[4].client.limited = "it was late"

@@ -11,6 +11,7 @@ from kilocard.bench.caveats import in_order
 from kilocard.bench.document import PointResult, Results, Spread
 from kilocard.bench.report import charts
 from kilocard.bench.report.chart import Chart, draw
+from kilocard.bench.request_words import request_words
 from kilocard.bench.results import named
 from kilocard.bench.units import count, milliseconds, number, seconds, share
 
@@ -30,8 +31,10 @@ def report_html(results: Results) -> str:
     title = f"Load test of {model}"
     engine = " ".join(part for part in (results.target.engine, results.target.engine_version) if part)
     under = " · ".join(part for part in (engine, results.target.url, results.about.started_at) if part)
+    asked = request_words(results.about.request)
+    under = f"{escape(under)}<br>Each request: {escape(asked)}" if asked else escape(under)
     parts = [
-        f"<h1>{escape(title)}</h1><p class=under>{escape(under)}</p>",
+        f"<h1>{escape(title)}</h1><p class=under>{under}</p>",
         cards(results),
         _answer(results),
         _findings(results, ("error", "warning")),
