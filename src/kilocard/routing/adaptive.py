@@ -65,9 +65,8 @@ class Adaptive(GaugedPolicy):
         self._now = 0.0
 
     def score(self, replica: ReplicaLoad) -> float:
-        peers = replica.peers[0]
-        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - peers
-        load = 1.0 + replica.in_flight + peers + replica.handicap + self.belief * gauged
+        own = replica.in_flight + replica.peers[0] + replica.handicap
+        load = 1.0 + own + self.belief * self.gauged(replica)
         record = self._records.get(replica.id)
         if record is None:
             return load
@@ -76,6 +75,9 @@ class Adaptive(GaugedPolicy):
             faded = record.errors * 0.5 ** ((self._now - record.errors_at) / FORGIVE)
             score /= max(LEAST_SUCCESS, 1.0 - faded)
         return score
+
+    def gauged(self, replica: ReplicaLoad) -> float:
+        return QUEUE_WEIGHT * replica.waiting + replica.foreign - replica.peers[0]
 
     def forget(self, replica: ReplicaLoad) -> None:
         self.remove(replica)

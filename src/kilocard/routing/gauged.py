@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from kilocard.routing.load import ReplicaLoad
 from kilocard.routing.scored import ScoredPolicy
 
 #: one choice in so many looks at whose requests are there; a power of two
@@ -22,17 +23,29 @@ class GaugedPolicy(ScoredPolicy):
     gateways would mend the whole of what it sees, so it would be mended G times: the idle replica is the crowded one in
     the next reading. Weighed by 1/G they mend it once; what waits is in the gauges twice, as a request and as one that
     waits, so the share is squared. Own requests are known at once, and count in full.
+
+    Where a gateway has few requests of its own, most replicas have none, and gauges decide between these however little
+    they weigh: again all gateways take the same one. So a policy may be `coarse`: where all the load is strangers',
+    gauges that differ by less than so many requests are in any order (index.py), and each gateway draws for itself.
     """
+
+    coarse = 0.0
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self.belief = 1.0
+        #: requests by which scores are blurred
+        self.blur = 0.0
         #: share of the load that is not this dispatcher's own
         self.others = 0.0
         self._choices = 0
         #: running means of requests on a replica: all; not ours; seen in gauges only. They began together, so their
         #: ratios are right from the first reading on
         self._load = self._foreign = self._unknown = 0.0
+
+    def gauged(self, replica: ReplicaLoad) -> float:
+        """What only gauges say of it, in requests; the score has it times `belief`."""
+        raise NotImplementedError
 
     def _refresh(self) -> None:
         self._rescore()
@@ -51,4 +64,8 @@ class GaugedPolicy(ScoredPolicy):
         if self._load > 0.0:
             self.others = self._foreign / self._load
             strangers = self._unknown / self._load
-            self.belief = 1.0 if strangers < LONE else (1.0 - strangers) ** 2
+            if strangers < LONE:
+                self.belief, self.blur = 1.0, 0.0
+            else:
+                self.belief = (1.0 - strangers) ** 2
+                self.blur = self.coarse * strangers * self.belief

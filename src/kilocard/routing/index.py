@@ -47,14 +47,16 @@ class LoadIndex:
         """Entries in memory, stale ones included."""
         return len(self._heap)
 
-    def put(self, replica: str, score: float) -> None:
-        """Add the replica, or give it a new score."""
+    def put(self, replica: str, score: float, blur: float = 0.0) -> None:
+        """Add the replica, or give it a new score. `blur`: scores that differ by less may be in either order; who is
+        ahead is drawn."""
         live = self._live
         heap = self._heap
         old = live.get(replica)
         if old is not None:
             self._floor += 1.0 / len(live)
-        entry: Entry = (score, self._floor + self._draw(), replica)
+        draw = self._draw()
+        entry: Entry = (score + blur * draw, self._floor + draw, replica)
         if old is not None and heap[0] is old:
             live[replica] = entry
             heapreplace(heap, entry)

@@ -41,15 +41,14 @@ _new = tuple.__new__
 class _Record:
     """What is known of one replica."""
 
-    __slots__ = ("listed", "load", "replica", "sample", "slot", "speed", "units", "unknown")
+    __slots__ = ("listed", "load", "replica", "sample", "slot", "speed", "units")
 
     def __init__(self, replica: ReplicaLoad, slot: int) -> None:
         self.replica = replica
         self.slot = slot
         self.listed = False
-        #: requests there when it was scored last, those of them that only gauges show, and the score without the factor
+        #: requests there when it was scored last, and the score without the factor where gauges are believed in full
         self.load = 0.0
-        self.unknown = 0.0
         self.units = 0.0
         self.speed = Speed()
         self.sample: LoadSample | None = None
@@ -83,8 +82,6 @@ class PrefixAffinity(QueueDepth):
         self._open = 0
         self._count = 0
         self._total = 0.0
-        #: of these, what only gauges show
-        self._strangers = 0.0
         #: running mean of the tokens of a prompt that some replica had and most had not: what it is worth to keep a
         #: conversation in one place
         self.reused = 0.0
@@ -102,13 +99,12 @@ class PrefixAffinity(QueueDepth):
         record = self._records.get(replica.id)
         if record is None or record.replica is not replica:
             record = self._meet(replica)
-        self._put(replica.id, self._note(record))
+        self._put(replica.id, self._note(record), self.blur)
         if not record.listed:
             record.listed = True
             self._open |= 1 << record.slot
             self._count += 1
             self._total += record.load
-            self._strangers += record.unknown
 
     def update(self, replica: ReplicaLoad) -> None:
         self._changed[replica.id] = replica
@@ -119,14 +115,13 @@ class PrefixAffinity(QueueDepth):
     def _note(self, record: _Record) -> float:
         """Its load has changed: what of it the choice needs. Returns the score."""
         replica = record.replica
-        foreign = replica.foreign
-        load, unknown = replica.in_flight + foreign, foreign - replica.peers[0]
+        load = replica.in_flight + replica.foreign
         if record.listed:
             self._total += load - record.load
-            self._strangers += unknown - record.unknown
-        record.load, record.unknown = load, unknown
-        record.units = units = super().score(replica)
-        return record.speed.factor * units
+        record.load = load
+        own, gauged = self.own(replica), self.gauged(replica)
+        record.units = own + gauged
+        return record.speed.factor * (own + self.belief * gauged)
 
     def remove(self, replica: ReplicaLoad) -> None:
         super().remove(replica)
@@ -136,7 +131,6 @@ class PrefixAffinity(QueueDepth):
             self._open &= ~(1 << record.slot)
             self._count -= 1
             self._total = self._total - record.load if self._count else 0.0
-            self._strangers = self._strangers - record.unknown if self._count else 0.0
 
     def forget(self, replica: ReplicaLoad) -> None:
         super().forget(replica)
@@ -183,9 +177,9 @@ class PrefixAffinity(QueueDepth):
     # -- the choice
 
     def _rescore(self) -> None:
-        records = self._records
+        records, blur = self._records, self.blur
         for id in self._changed:
-            self._put(id, self._note(records[id]))
+            self._put(id, self._note(records[id]), blur)
 
     def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
         if self._changed:
@@ -202,20 +196,14 @@ class PrefixAffinity(QueueDepth):
         rivals, hit = self._rivals(prefix, least.slot)
         cached, reason = hit, self.reason
         cost = least.speed.factor * (least.units + (tokens - share * hit) * PREFILL_PER_REQUEST)
-        # requests that only gauges show count where they show them as far as they are believed, else everywhere alike
-        doubt = 1.0 - self.belief
-        most = (BOUND * self._total - doubt * self._strangers) / self._count + SPARE
+        most = BOUND * self._total / self._count + SPARE
         for slot, there, worth in rivals:
             record = self._slots[slot]
             assert record is not None
             if there > cached:
                 cached = there
             rival = record.speed.factor * (record.units + (tokens - worth) * PREFILL_PER_REQUEST)
-            if (
-                rival < cost
-                and (record.load - doubt * record.unknown < most or record is least)
-                and record.replica.id not in exclude
-            ):
+            if rival < cost and (record.load < most or record is least) and record.replica.id not in exclude:
                 best, cost, hit = record, rival, there
                 reason = self.at_home if worth > there else self.reason
         if reason is self.reason and cached and share:

@@ -28,20 +28,26 @@ class QueueDepth(GaugedPolicy):
 
     name = "queue_depth"
     reason = "queue_depth: shortest estimated queue, least work"
+    #: half of it to twice as much is the same within noise
+    coarse = QUEUE_WEIGHT
 
     def score(self, replica: ReplicaLoad) -> float:
-        peers = replica.peers[0]
-        kv = replica.context * replica.kv_per_token
-        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - peers
-        usage = replica.kv_usage
-        if usage is not None and usage > kv:
-            gauged += KV_WEIGHT * (usage - kv)
+        return self.own(replica) + self.belief * self.gauged(replica)
+
+    def own(self, replica: ReplicaLoad) -> float:
+        """What we know of it ourselves: our requests there and our peers', and what health says."""
         return (
             replica.in_flight
-            + peers
+            + replica.peers[0]
             + PREFILL_PER_REQUEST * replica.prefill
             + DECODE_PER_REQUEST * replica.decode
-            + KV_WEIGHT * kv
+            + KV_WEIGHT * replica.context * replica.kv_per_token
             + replica.handicap
-            + self.belief * gauged
         )
+
+    def gauged(self, replica: ReplicaLoad) -> float:
+        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - replica.peers[0]
+        usage = replica.kv_usage
+        if usage is not None and usage > (kv := replica.context * replica.kv_per_token):
+            gauged += KV_WEIGHT * (usage - kv)
+        return gauged

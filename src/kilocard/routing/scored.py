@@ -25,6 +25,8 @@ class ScoredPolicy:
     name = "scored"
     observes = False
     reason = "lowest score"
+    #: scores that differ by less are in any order
+    blur = 0.0
 
     def __init__(self, rng: Random) -> None:
         self._index = LoadIndex(rng)
@@ -40,7 +42,7 @@ class ScoredPolicy:
         return len(self._index)
 
     def add(self, replica: ReplicaLoad) -> None:
-        self._put(replica.id, self.score(replica))
+        self._put(replica.id, self.score(replica), self.blur)
 
     def remove(self, replica: ReplicaLoad) -> None:
         self._changed.pop(replica.id, None)
@@ -61,8 +63,9 @@ class ScoredPolicy:
         self._changed.clear()
 
     def _rescore(self) -> None:
+        blur = self.blur
         for id, replica in self._changed.items():
-            self._put(id, self.score(replica))
+            self._put(id, self.score(replica), blur)
 
     def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
         if self._changed:

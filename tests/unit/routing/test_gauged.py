@@ -17,8 +17,8 @@ from kilocard.routing.queue_depth import QueueDepth
 every = pytest.mark.parametrize("kind", [QueueDepth, Adaptive, PrefixAffinity])
 
 
-def pool(kind: type[GaugedPolicy], count: int) -> tuple[GaugedPolicy, list[ReplicaLoad]]:
-    policy = kind(Random(1))
+def pool(kind: type[GaugedPolicy], count: int, seed: int = 1) -> tuple[GaugedPolicy, list[ReplicaLoad]]:
+    policy = kind(Random(seed))
     loads = [ReplicaLoad(f"r{number}", max_running=64) for number in range(count)]
     for load in loads:
         policy.add(load)
@@ -103,3 +103,37 @@ def test_gateways_that_do_not_see_each_other_do_not_herd(kind: type[GaugedPolicy
     # 16 × 40 requests on 8 replicas: 80 on each would be even
     assert most_on_a_replica(kind, 16, believe_all=False) < 95
     assert most_on_a_replica(kind, 16, believe_all=True) > 105
+
+
+@pytest.mark.parametrize("kind", [QueueDepth, PrefixAffinity])
+def test_gateways_with_little_of_their_own_do_not_all_take_who_looks_idle(kind: type[GaugedPolicy]) -> None:
+    """16 gateways read the same gauges. None has a request of its own where it could go, so gauges alone decide."""
+
+    def targets(*, blurred: bool) -> list[str]:
+        found = []
+        for number in range(16):
+            policy, loads = pool(kind, 8, seed=number)
+            play(policy, loads, 6.0)
+            if not blurred:
+                policy.blur = 0.0
+            for place, load in enumerate(loads):
+                for _ in range(2):
+                    load.end(100, 100, pending=True)
+                load.scraped(101.0, LoadSample(101.0, 30.0 if place > 3 else 4.0 + place / 4, 0.0, 0.0))
+                policy.update(load)
+            decision = policy.choose()
+            assert decision is not None
+            found.append(decision.target)
+        return found
+
+    assert set(targets(blurred=False)) == {"r0"}
+    spread = targets(blurred=True)
+    assert set(spread) == {"r0", "r1", "r2", "r3"}, "those that look busy get nothing"
+    assert max(map(spread.count, spread)) <= 9
+
+
+@every
+def test_nothing_is_blurred_for_a_gateway_that_is_alone(kind: type[GaugedPolicy]) -> None:
+    policy, loads = pool(kind, 3)
+    play(policy, loads, 0.0)
+    assert policy.blur == 0.0

@@ -50,6 +50,33 @@ def test_ties_are_random_not_in_order_of_names() -> None:
     assert sum((counts[n] - 1000) ** 2 / 1000 for n in NAMES) < 24.3
 
 
+scored = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 100), min_size=1)
+
+
+@settings(max_examples=100)
+@given(scored, st.floats(0.01, 50), st.integers(0, 2**32))
+def test_a_blur_never_chooses_who_is_further_behind_than_that(scores: dict[str, float], blur: float, seed: int) -> None:
+    index = LoadIndex(Random(seed))
+    for name, score in scores.items():
+        index.put(name, score, blur)
+    best = index.best()
+    assert best is not None and scores[best[2]] <= min(scores.values()) + blur
+
+
+def test_within_a_blur_chance_decides_and_the_lower_score_is_likelier() -> None:
+    rng = Random(5)
+    counts: Counter[str] = Counter()
+    for _ in range(2000):
+        index = LoadIndex(rng)
+        for name, score in (("low", 0.0), ("near", 1.0), ("far", 4.0)):
+            index.put(name, score, 4.0)
+        best = index.best()
+        assert best is not None
+        counts[best[2]] += 1
+    # that near draws at least a quarter less than low: 0.75²/2
+    assert 0.25 < counts["near"] / 2000 < 0.31 and counts["far"] == 0
+
+
 def test_the_order_of_adding_does_not_matter() -> None:
     counts = {}
     for order in (NAMES, NAMES[::-1]):

@@ -242,6 +242,25 @@ def test_lb_14_the_home_of_a_session_that_is_hot_or_gone_moves() -> None:
     assert pool.send(prefix).target != second
 
 
+def test_a_place_with_what_is_cached_is_not_worth_the_requests_that_only_gauges_show_there() -> None:
+    """Others' requests count in full where affinity is weighed, however many gateways there are: by our own requests
+    alone each of 16 took a crowded replica for an idle one."""
+    pool = Pool(*"abcd")
+    prefix = conversation(1, turns=4)
+    holder = pool.send(prefix).target
+    pool.end(holder, prefix.tokens)
+    for turn in range(100):
+        for name in pool.loads:
+            pool.scrape(name, float(turn), running=15.0, waiting=0.0, kv_usage=0.1)
+        pool.end(pool.send().target, 500)
+    assert pool.affinity.belief < 0.01
+    assert pool.send(prefix).target == holder
+    pool.end(holder, 50)
+    pool.scrape(holder, 101.0, running=60.0, waiting=0.0, kv_usage=0.4)
+    decision = pool.send(prefix)
+    assert decision.target != holder and decision.reason == CACHED_ELSEWHERE
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
 def test_nothing_of_replicas_that_are_gone_stays(seed: int) -> None:
