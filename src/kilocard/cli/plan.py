@@ -15,7 +15,7 @@ import typer
 from kilocard.cli.model_source import model_source
 from kilocard.cli.output import notes, print_json
 from kilocard.cli.plan_input import engine_model, lengths, read_profile, read_topology, write_cluster
-from kilocard.cli.plan_page import show
+from kilocard.cli.plan_page import show, written_note
 from kilocard.core.errors import UsageError
 from kilocard.engines.tuning import PLANNED, tuning
 from kilocard.perf.gpus import gpu as find_gpu
@@ -174,7 +174,7 @@ def _say(question: Question, model: str, rng: Random, *, write: Path | None, jso
             print_json(impossible(question, error.refusals, model=model))
         raise
     if write is not None:
-        write_cluster(write, cluster(found, model=model))
+        write_cluster(write, cluster(found, model=model), note=written_note(found))
         notes.print(f"{write} written: kilocard gateway {write}", markup=False)
     if json:
         print_json(document(found, model=model))

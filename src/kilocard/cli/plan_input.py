@@ -51,9 +51,11 @@ def read_topology(path: Path) -> Topology:
     return parse_topology(_text(path, "topology"))
 
 
-def write_cluster(path: Path, spec: ClusterSpec) -> None:
+def write_cluster(path: Path, spec: ClusterSpec, *, note: str = "") -> None:
+    """`note` goes on top, as a comment."""
+    text = yaml.safe_dump(dump(spec), sort_keys=False, allow_unicode=True, width=120)
     try:
-        path.write_text(yaml.safe_dump(dump(spec), sort_keys=False, allow_unicode=True, width=120))
+        path.write_text((f"# {note}\n" if note else "") + text)
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
 

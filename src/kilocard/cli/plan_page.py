@@ -222,12 +222,20 @@ def _alternatives(plan: Plan) -> None:
     results.print(table)
 
 
+def written_note(plan: Plan) -> str:
+    """One line for the cluster file: how far the number of replicas is to be trusted."""
+    how = "measured" if plan.question.measured is not None else "modelled"
+    said = plan.doubt.replicas_text(plan.choice.replicas)
+    return f"Planned with speed {how}" + (f": {said}." if said else f", off by {plan.doubt.off}.")
+
+
 def _provenance(plan: Plan) -> list[str]:
     choice = plan.choice
     profile = choice.profile
     how = "measured" if plan.question.measured is not None else "modelled"
     return [
-        f"speed: {how} (profile {profile.name}), ±{plan.error:.0%}" + (f". {profile.note}" if profile.note else ""),
+        f"speed: {how} (profile {profile.name}), off by {plan.doubt.off}"
+        + (f". {profile.note}" if profile.note else ""),
         "memory: counted from the model's config; what nobody said: "
         + (", ".join(f"{name} {value}" for name, value in choice.memory.assumed) or "nothing"),
         f"prices: on-demand, of lists, {choice.gpu.price_per_hour:.2f} $/h for one {choice.gpu.name}: put in your own",

@@ -115,7 +115,7 @@ def modelled_profile(
     times = step_times(work, gpu, layout, known.reach, known.generations, link or inside(gpu), between)
     kind = "experts" if work.expert_bytes else "dense"
     evidence = known.evidence.get((generation(gpu), kind))
-    error = expected_error(evidence, engine_known=prior is not None)
+    error, error_p90 = expected_error(evidence, engine_known=prior is not None)
     basis = (
         f"checked on {evidence.rows} rows of {generation(gpu)} GPUs and {kind} models: throughput off by "
         f"{evidence.median:.0%} at the median, {evidence.p90:.0%} at the 90th percentile"
@@ -149,6 +149,7 @@ def modelled_profile(
         gpu=gpu.name,
         date=FITTED,
         error=error,
+        error_p90=error_p90,
         note=f"Roofline with priors fitted on public curves; {basis}.{doubt}",
     )
 

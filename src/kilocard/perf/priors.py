@@ -75,15 +75,17 @@ class Prior:
     evidence: Mapping[tuple[str, str], Evidence] = field(default_factory=dict)
 
 
-#: relative error that is stated where nothing was measured: a guess, on the wide side
-UNMEASURED_GPU = 0.3
-UNMEASURED_ENGINE = 0.4
+#: relative errors (median, 90th percentile) that are stated where nothing was measured: guesses, on the wide side
+UNMEASURED_GPU = (0.3, 0.6)
+UNMEASURED_ENGINE = (0.4, 0.8)
 
 
-def expected_error(evidence: Evidence | None, *, engine_known: bool) -> float:
-    """Median relative error to state for a modelled profile, a share."""
-    error = evidence.median if evidence else UNMEASURED_GPU
-    return error if engine_known else max(error, UNMEASURED_ENGINE)
+def expected_error(evidence: Evidence | None, *, engine_known: bool) -> tuple[float, float]:
+    """Median and 90th percentile of the relative error to state for a modelled profile, shares."""
+    median, p90 = (evidence.median, evidence.p90) if evidence else UNMEASURED_GPU
+    if engine_known:
+        return median, p90
+    return max(median, UNMEASURED_ENGINE[0]), max(p90, UNMEASURED_ENGINE[1])
 
 
 def generation(gpu: Gpu) -> str:

@@ -28,6 +28,7 @@ PROVENANCES = ("modelled", "measured")
 
 _COUNTS = {"kv_tokens", "max_num_seqs", "max_num_batched_tokens", "block_size", "max_model_len"}
 _STEPS = {"steps_ahead", "turnaround_steps"}
+_ERRORS = {"error", "error_p90"}
 _TEXTS = {"name", "engine", "engine_version", "gpu", "date", "note"}
 
 
@@ -77,8 +78,9 @@ class Profile:
     engine_version: str = ""
     gpu: str = ""
     date: str = ""
-    #: median relative error of what this profile predicts, a share (0.05: 5 %); None: not known
+    #: median relative error of what this profile predicts, and its 90th percentile, shares (0.05: 5 %); None: not known
     error: float | None = None
+    error_p90: float | None = None
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -148,7 +150,7 @@ def _problems(data: Mapping[str, Any]) -> list[str]:
         elif key == "expert_share":
             if not number or not 0 < value <= 1:
                 found.append(f"{where}: {value!r} is not a share of the experts, above 0 and at most 1")
-        elif key == "error":
+        elif key in _ERRORS:
             if value is not None and (not number or value < 0):
                 found.append(f"{where}: {value!r} is not a relative error (0.05 for 5 %)")
         elif key == "provenance" and value not in PROVENANCES:

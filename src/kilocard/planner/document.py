@@ -250,7 +250,10 @@ def _provenance(plan: Plan) -> dict[str, Any]:
     profile = plan.choice.profile
     return {
         "speed": profile.provenance,
-        "speed_error": plan.error,
+        "speed_error": plan.doubt.median.error,
+        "speed_error_p90": plan.doubt.p90.error,
+        "speed_error_covered": plan.doubt.covered,
+        "replicas_within": {"median": plan.doubt.median.replicas, "p90": plan.doubt.p90.replicas},
         "profile": profile.to_mapping(),
         "note": profile.note,
     }

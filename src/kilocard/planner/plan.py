@@ -10,6 +10,7 @@ from random import Random
 from kilocard.core.errors import PlanError
 from kilocard.planner.advice import Advice, advise
 from kilocard.planner.disaggregation import Split, split_option
+from kilocard.planner.doubt import Doubt, doubt
 from kilocard.planner.fleet import MODELLED_HEADROOM
 from kilocard.planner.growth import Step, growth
 from kilocard.planner.layouts import Pins
@@ -23,8 +24,6 @@ from kilocard.planner.sensitivity import changes
 from kilocard.planner.trial import Trial, trial
 from kilocard.planner.warnings import measured_is_slow, warnings
 
-#: error of speed where neither the profile nor the model's priors state one, a share
-UNKNOWN_ERROR = 0.3
 ALTERNATIVES = 3
 #: closed form and virtual time agree within these shares (and 0.1 s of TTFT)
 AGREE_TPOT, AGREE_TTFT = 0.15, 0.5
@@ -52,8 +51,8 @@ class Plan:
     placements: tuple[Placement, ...]
     warnings: tuple[str, ...]
     changes: tuple[str, ...]
-    #: share by which speed may be wrong, either way
-    error: float
+    #: by how much speed may be wrong, and what that means in replicas
+    doubt: Doubt
 
     @property
     def placement(self) -> Placement | None:
@@ -83,7 +82,13 @@ def plan(question: Question, rng: Random) -> Plan:
     demand = question.demand
     target = demand.output_tokens_per_s
     rate_each = choice.capacity.requests_per_s * question.sizing.usable(choice.replicas)
-    error = choice.profile.error if choice.profile.error is not None else UNKNOWN_ERROR
+    unsure = doubt(
+        choice.profile,
+        question.sizing,
+        rate_per_s=demand.rate_per_s,
+        each_per_s=choice.capacity.requests_per_s,
+        replicas=choice.replicas,
+    )
     pipeline = choice.layout.pipeline
     return Plan(
         question=question,
@@ -120,8 +125,8 @@ def plan(question: Question, rng: Random) -> Plan:
             *warnings(question, choice, tried),
             *measured_is_slow(choice, next((each for each in modelled if _same(each, choice)), None)),
         ),
-        changes=changes(question, choice, error),
-        error=error,
+        changes=changes(question, choice, unsure),
+        doubt=unsure,
     )
 
 

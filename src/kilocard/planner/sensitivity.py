@@ -8,15 +8,16 @@ from kilocard.core.errors import PlanError
 from kilocard.perf.gpus import GPUS
 from kilocard.planner.advice import FEW
 from kilocard.planner.capacity import Limit
+from kilocard.planner.doubt import Doubt, covers
 from kilocard.planner.replica import Question
 from kilocard.planner.search import Candidate, evaluate, search
 
 
-def changes(question: Question, choice: Candidate, error: float) -> tuple[str, ...]:
+def changes(question: Question, choice: Candidate, doubt: Doubt) -> tuple[str, ...]:
     """Sentences, the strongest first."""
     return (
         *_of_rate(question, choice),
-        *_of_error(question, choice, error),
+        *_of_error(question, choice, doubt),
         *_of_objective(question, choice),
         *_of_link(question, choice),
         *_of_card(question, choice),
@@ -33,16 +34,12 @@ def _of_rate(question: Question, choice: Candidate) -> list[str]:
     return [f"a peak above {most:.3g} requests/s ({most / rate:.2f} times the one given): one more replica"]
 
 
-def _of_error(question: Question, choice: Candidate, error: float) -> list[str]:
-    rate = question.demand.rate_per_s
-    if rate is None:
-        return []
-    each = choice.capacity.requests_per_s
-    slow, fast = (question.sizing.replicas(rate, each * share) for share in (1 - error, 1 + error))
-    if slow == fast:
+def _of_error(question: Question, choice: Candidate, doubt: Doubt) -> list[str]:
+    said = doubt.replicas_text(choice.replicas)
+    if not said:
         return []
     how = "measured" if question.measured is not None else "modelled"
-    return [f"speed, {how} to ±{error:.0%}: replicas would be {fast} if it is that much faster, {slow} if slower"]
+    return [f"speed, which is {how}: {said}; {covers(doubt)}"]
 
 
 def _of_objective(question: Question, choice: Candidate) -> list[str]:

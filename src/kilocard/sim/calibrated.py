@@ -34,4 +34,4 @@ def calibrated(measurements: Sequence[Measurement], base: Profile, alone: Sequen
     profile = fit.profile(base)
     points = tuple(compared(each, profile) for each in measurements)
     errors = [abs(error) for point in points if point.measurement.left_out is None for error in point.errors()]
-    return Calibrated(replace(profile, error=percentile(errors, 0.5)), fit, points)
+    return Calibrated(replace(profile, error=percentile(errors, 0.5), error_p90=percentile(errors, 0.9)), fit, points)
