@@ -167,10 +167,8 @@ def _environment(what: Replica) -> Thing:
     """Of the engine. A variable without a value is the shell's."""
     environment: Thing = dict(what.env)
     if what.hub_model:
-        environment[what.capabilities.hub_cache or HUB_HOME] = MODELS
-        if what.capabilities.needs_gpu:
-            environment["HF_TOKEN"] = None
-    return environment | dict.fromkeys(what.secrets)
+        environment.setdefault(what.capabilities.hub_cache or HUB_HOME, MODELS)
+    return environment | dict.fromkeys((*what.hub_tokens, *what.secrets))
 
 
 COMPOSE = Target("compose", "Docker Compose for one machine", render)

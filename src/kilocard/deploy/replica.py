@@ -5,12 +5,12 @@ What is here holds for containers anywhere; the objects of Kubernetes, Compose a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
 from kilocard.core.errors import UsageError
+from kilocard.deploy.secrets import HUB_TOKENS, is_secret, public, refuse_secrets
 from kilocard.engines import command
 from kilocard.engines.base import Capabilities, Placement
 from kilocard.engines.registry import engine
@@ -29,10 +29,6 @@ ROUTED_AWAY = 5
 AFTER_DRAIN = 15
 #: R42: never less than this between the order to end and the kill
 LEAST_GRACE = 120
-#: names of variables whose values are no one's to read
-_SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY|CREDENTIALS?)$")
-#: the hub's token under its usual names
-HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACEHUB_API_TOKEN"})
 #: folder of everything that comes from Hugging Face's hub
 HUB_HOME = "HF_HOME"
 
@@ -79,15 +75,11 @@ class Replica:
         """Its model has to be fetched: it is no folder or file."""
         return self.capabilities.hub_cache is not None and not is_path(self.pool.model)
 
-
-def is_secret(name: str) -> bool:
-    """Whether a variable or flag of this name holds something that no one should read."""
-    return _SECRET.search(name.upper().replace("-", "_")) is not None
-
-
-def public(env: Mapping[str, str]) -> dict[str, str]:
-    """Variables that may be written into files."""
-    return {key: value for key, value in env.items() if not is_secret(key)}
+    @property
+    def hub_tokens(self) -> tuple[str, ...]:
+        """Variables that get the hub's token, as far as there is one: those of the cluster file, else the usual one."""
+        usual = ("HF_TOKEN",) if self.hub_model and self.capabilities.hub_cache == HUB_HOME else ()
+        return tuple(name for name in self.pool.env if name in HUB_TOKENS) or usual
 
 
 def is_path(model: str | None) -> bool:
@@ -111,13 +103,9 @@ def replica(spec: ClusterSpec, pool: PoolSpec, own_image: str, spread: Spread | 
             f"pool {pool.name!r}: env.VLLM_PORT is {PORT}, where the replica itself listens; it is the first port for "
             "talk between its processes: remove it, or give it another number"
         )
-    for key in pool.args:
-        if is_secret(key):
-            raise UsageError(
-                f"pool {pool.name!r}: args.{key} would stand in the rendered files for everybody to read; the gateway "
-                "sends no such key to replicas: remove it, the network policy keeps others away"
-            )
-    secrets = tuple(key for key in launch.env if is_secret(key) and key not in HUB_TOKENS)
+    refuse_secrets(pool)
+    _refuse_places(pool, runs.capabilities)
+    secrets = tuple(key for key, value in launch.env.items() if is_secret(key, value) and key not in HUB_TOKENS)
     pages = runs.metrics_pages(pool)
     return Replica(
         pool=pool,
@@ -131,6 +119,22 @@ def replica(spec: ClusterSpec, pool: PoolSpec, own_image: str, spread: Spread | 
         readiness_path=runs.readiness_path(pool),
         metrics_path=pages[0].path if pages else None,
     )
+
+
+def _refuse_places(pool: PoolSpec, capabilities: Capabilities) -> None:
+    """Raises UsageError for files of the machine on which the cluster file was written: no container has them."""
+    model, profile = pool.model, pool.profile
+    nowhere = model is not None and is_path(model) and not model.startswith("/")
+    if model is not None and (nowhere or (capabilities.default_model and not model.startswith("/"))):
+        raise UsageError(
+            f"pool {pool.name!r}: model {model} is a file or folder of this machine, which no container has: write an "
+            f"absolute path, as {MODELS}/{model.rpartition('/')[2]}"
+        )
+    if profile is not None and not profile.startswith("/") and ("/" in profile or profile.endswith((".yaml", ".yml"))):
+        raise UsageError(
+            f"pool {pool.name!r}: profile {profile} is a file of this machine, which no container has: name a "
+            "built-in profile, or an absolute path in an image of your own"
+        )
 
 
 def _image(pool: PoolSpec, capabilities: Capabilities, own: str | None) -> str:

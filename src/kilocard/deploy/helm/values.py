@@ -6,18 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kilocard.deploy.kubernetes.cluster_file import SECRETS
+from kilocard.deploy.kubernetes.cluster_file import secret_places
 from kilocard.deploy.kubernetes.render import own_image
-from kilocard.deploy.replica import is_secret, replica
+from kilocard.deploy.replica import replica
+from kilocard.deploy.secrets import HIDDEN, is_secret
 from kilocard.deploy.target import RenderOptions
 from kilocard.spec.dump import dump
 from kilocard.spec.model import ClusterSpec
 
 Document = dict[str, Any]
 Place = tuple[str, ...]
-
-#: stands where the cluster file has a password or token, which the pods take from a Secret
-HIDDEN = "from-a-secret"
 
 
 def values(spec: ClusterSpec, options: RenderOptions) -> Document:
@@ -35,10 +33,10 @@ def values(spec: ClusterSpec, options: RenderOptions) -> Document:
     for one, pool in document["pools"].items():
         if not spec.pools[one].exists:
             pool["replicas"] = {"min": spec.pools[one].replicas.min, "max": spec.pools[one].replicas.max}
-        for name in pool.get("env", {}):
-            if is_secret(name):
+        for name, value in pool.get("env", {}).items():
+            if is_secret(name, value):
                 pool["env"][name] = HIDDEN
-    for place in SECRETS:
+    for place in secret_places(document):
         hide(document, ("gateway", *place))
     return document
 

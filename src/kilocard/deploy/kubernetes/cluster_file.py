@@ -8,7 +8,7 @@ from typing import Any
 
 from kilocard.core.errors import UsageError
 from kilocard.deploy.kubernetes.names import object_name
-from kilocard.deploy.replica import public
+from kilocard.deploy.secrets import is_secret_value, public, refuse_passwords
 from kilocard.deploy.yaml_text import yaml_text
 from kilocard.spec.deployment import KubernetesSpec
 from kilocard.spec.dump import dump
@@ -25,7 +25,10 @@ CONFIG, STATE, TLS, KEYS = "/etc/kilocard", "/var/lib/kilocard", "/etc/kilocard-
 SECRETS = {
     ("limit_store",): ("KILOCARD_LIMIT_STORE", "limit-store"),
     ("usage", "database"): ("KILOCARD_USAGE_DATABASE", "usage-database"),
+    ("tracing", "endpoint"): ("KILOCARD_TRACING_ENDPOINT", "tracing-endpoint"),
 }
+#: of these: only a secret where a password is in it
+_MAY_BE_OPEN = frozenset({("tracing", "endpoint")})
 
 
 def gateway_spec(spec: ClusterSpec, *, found_by_service: bool = True) -> ClusterSpec:
@@ -38,12 +41,10 @@ def gateway_spec(spec: ClusterSpec, *, found_by_service: bool = True) -> Cluster
             "there are no tenants, and every pod of the cluster would reach the gateway: add tenants with keys "
             "(`kilocard keys create` makes one), or say gateway.allow_open: true"
         )
-    pools = {
-        name: pool
-        if pool.exists
-        else replace(pool, service=object_name(name) if found_by_service else None, env=public(pool.env))
-        for name, pool in spec.pools.items()
-    }
+    pools = {name: replace(pool, env=public(pool.env)) for name, pool in spec.pools.items()}
+    for name, pool in pools.items():
+        if found_by_service and not pool.exists:
+            pools[name] = replace(pool, service=object_name(name))
     return replace(spec, gateway=_gateway(spec.gateway), pools=pools, kubernetes=KubernetesSpec())
 
 
@@ -76,20 +77,33 @@ def _in_state(path: str) -> str:
 
 def secret_variables(spec: ClusterSpec) -> dict[str, str]:
     """Environment variables that the gateway needs → key of its Secret."""
-    there = dump(replace(spec, pools={}, models={})).get("gateway", {})
-    return {name: key for path, (name, key) in SECRETS.items() if _at(there, path) is not None}
+    there = dump(replace(spec, pools={}, models={}))
+    return dict(SECRETS[path] for path in secret_places(there))
+
+
+def secret_places(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Those of SECRETS that a cluster file has."""
+    there = {path: _at(document.get("gateway"), path) for path in SECRETS}
+    return [
+        path
+        for path, value in there.items()
+        if value is not None and (path not in _MAY_BE_OPEN or is_secret_value(value))
+    ]
 
 
 def cluster_text(spec: ClusterSpec, *, found_by_service: bool = True) -> str:
-    """The file itself. Passwords are not in it: ${NAME} stands where the gateway's environment has them."""
+    """The file itself. Passwords are not in it: ${NAME} stands where the gateway's environment has them.
+
+    Raises UsageError for a password anywhere else, and as `gateway_spec` does.
+    """
     document = _escaped(dump(gateway_spec(spec, found_by_service=found_by_service)))
-    for path, (name, _) in SECRETS.items():
-        if _at(document["gateway"], path) is not None:
-            *way, last = path
-            place = document["gateway"]
-            for part in way:
-                place = place[part]
-            place[last] = f"${{{name}}}"
+    for path in secret_places(document):
+        *way, last = path
+        place = document["gateway"]
+        for part in way:
+            place = place[part]
+        place[last] = f"${{{SECRETS[path][0]}}}"
+    refuse_passwords(document)
     return yaml_text(document)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from math import ceil
 from typing import Any
 
 from kilocard.deploy.kubernetes.names import label, object_name
 from kilocard.deploy.kubernetes.quantities import cores, quantity
 from kilocard.deploy.kubernetes.storage import mounts, volumes
-from kilocard.deploy.replica import HUB_HOME, HUB_TOKENS, MODELS, PORT, Replica
+from kilocard.deploy.replica import HUB_HOME, MODELS, PORT, Replica
 from kilocard.spec.model import ClusterSpec
 
 Object = dict[str, Any]
@@ -83,8 +84,8 @@ def _annotations(replica: Replica, rank: int) -> Object:
 
 
 def _literal(word: str) -> str:
-    """Kubernetes fills $(NAME) in; words of ours are meant as they are."""
-    return word.replace("$(", "$$(")
+    """Kubernetes fills $(NAME) in and takes $$ for one $; words of ours are meant as they are."""
+    return re.sub(r"\$+(?=\()|\$\$+", lambda found: found[0] * 2, word)
 
 
 def _environment(spec: ClusterSpec, replica: Replica) -> list[Object]:
@@ -100,10 +101,8 @@ def _environment(spec: ClusterSpec, replica: Replica) -> list[Object]:
     found: list[Object] = [{"name": key, "value": _literal(value)} for key, value in {**own, **replica.env}.items()]
     if replica.machines.count > 1 and "VLLM_HOST_IP" not in replica.env:
         found.append({"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-    if replica.hub_model and replica.capabilities.hub_cache == HUB_HOME:
-        source = {"name": spec.kubernetes.hub_secret, "key": "token", "optional": True}
-        asked = [name for name in pool.env if name in HUB_TOKENS] or ["HF_TOKEN"]
-        found += [{"name": name, "valueFrom": {"secretKeyRef": source}} for name in asked]
+    source = {"name": spec.kubernetes.hub_secret, "key": "token", "optional": True}
+    found += [{"name": name, "valueFrom": {"secretKeyRef": source}} for name in replica.hub_tokens]
     for name in replica.secrets:
         found.append({"name": name, "valueFrom": {"secretKeyRef": {"name": object_name(pool.name), "key": name}}})
     return found

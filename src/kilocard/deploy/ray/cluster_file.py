@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kilocard.deploy.kubernetes.names import label
-from kilocard.deploy.replica import public
+from kilocard.deploy.secrets import public, refuse_passwords
 from kilocard.deploy.yaml_text import yaml_text
 from kilocard.spec.deployment import KubernetesSpec
 from kilocard.spec.dump import dump
@@ -21,7 +21,10 @@ def controller_text(spec: ClusterSpec) -> str:
     for name, pool in spec.pools.items():
         selector = {**pool.placement.node_selector, POOL_LABEL: label(name)}
         placement = replace(pool.placement, node_selector=selector, exclusive=False)
-        pools[name] = pool if pool.exists else replace(pool, placement=placement, env=public(pool.env), tenants=())
+        shown = replace(pool, env=public(pool.env))
+        pools[name] = shown if pool.exists else replace(shown, placement=placement, tenants=())
     ray = replace(spec.ray, address="auto")
     small = replace(spec, gateway=GatewaySpec(), tenants={}, pools=pools, ray=ray, kubernetes=KubernetesSpec())
-    return yaml_text(dump(small))
+    document = dump(small)
+    refuse_passwords(document)
+    return yaml_text(document)

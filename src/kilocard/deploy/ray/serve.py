@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kilocard.deploy.ray.kuberay import LABELS, NAME, ray_cluster
-from kilocard.deploy.replica import Replica, is_secret
+from kilocard.deploy.replica import Replica
 from kilocard.deploy.yaml_text import yaml_text
 from kilocard.engines.flags import arguments
 from kilocard.engines.registry import engine
@@ -53,7 +53,7 @@ def application(spec: ClusterSpec, replicas: Sequence[Replica]) -> Object:
 
 def llm_config(spec: ClusterSpec, replica: Replica) -> Object:
     pool = replica.pool
-    kwargs = {key.replace("-", "_"): value for key, value in arguments(pool).items() if not is_secret(key)}
+    kwargs = {key.replace("-", "_"): value for key, value in arguments(pool).items()}
     if pool.gpus is not None:
         kwargs |= {"tensor_parallel_size": pool.gpus.tensor, "pipeline_parallel_size": pool.gpus.pipeline}
     ongoing = engine(pool.engine).max_running(pool) or _ONGOING
