@@ -467,10 +467,14 @@ def test_it_keeps_the_profiles_time(speed: float, tokens: int) -> None:
     """Half a second of steps of 8, 1 and 0.2 ms: neither the sum of so many late timers, nor ahead of time."""
 
     async def body(rig: Rig) -> None:
-        start = time.monotonic()
-        await rig.chat(tokens)
-        took = time.monotonic() - start
         expected = tokens * SMALL_FAST.step_s(0, 1, tokens // 2) / speed
-        assert expected * 0.98 <= took < expected * 1.3
+        took = []
+        for _ in range(3):  # others on the machine can only make it longer
+            start = time.monotonic()
+            await rig.chat(tokens)
+            took.append(time.monotonic() - start)
+            if took[-1] < expected * 1.3:
+                break
+        assert expected * 0.98 <= min(took) < expected * 1.3
 
     with_rig(body, replace(FAST, speed=speed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from fake_engine import is_alive
 from kilocard.backends import guard
+from kilocard.backends.process import read_pid
 
 SLEEP = "import time; time.sleep(60)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
@@ -26,7 +28,10 @@ class Guarded:
     def __init__(self, process: subprocess.Popen[str], link: socket.socket) -> None:
         self.process = process
         self.link = link
-        self.engine = int(link.recv(64).decode().removeprefix("pid "))
+        first = b""
+        while not first.endswith(b"\n"):  # and no byte of what may come right behind it
+            first += link.recv(1)
+        self.engine = int(first.decode().removeprefix("pid "))
 
     def line(self) -> str:
         assert self.process.stdout is not None
@@ -166,3 +171,12 @@ def test_a_wrong_command_line() -> None:
     done = subprocess.run([sys.executable, "-I", "-S", guard.__file__, "3"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "usage: python -m kilocard.backends.guard" in done.stderr
+
+
+def test_an_engine_that_ends_at_once_has_an_end_behind_its_pid() -> None:
+    """On a busy machine both are there when the parent looks."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"pid 24021\nend\n")
+        assert asyncio.run(read_pid(ours)) == 24021
+        assert ours.recv(64) == b"end\n"

@@ -75,7 +75,7 @@ class EngineProcess:
         finally:
             theirs.close()
         try:
-            pid = await _read_pid(ours)
+            pid = await read_pid(ours)
         except BaseException as error:
             ours.close()
             with contextlib.suppress(ProcessLookupError):
@@ -130,13 +130,14 @@ class EngineProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-async def _read_pid(link: socket.socket) -> int:
+async def read_pid(link: socket.socket) -> int:
+    """What the guard says first. Nothing more is taken: where the engine ends at once, its "end" is right behind."""
     link.setblocking(False)
     loop = asyncio.get_running_loop()
     said = b""
     async with asyncio.timeout(GUARD_SECONDS):
         while not said.endswith(b"\n"):
-            piece = await loop.sock_recv(link, 64)
+            piece = await loop.sock_recv(link, 1)
             if not piece:
                 raise ValueError("the guard ended early")
             said += piece

@@ -23,7 +23,7 @@ def kilocard(*words: str) -> subprocess.CompletedProcess[str]:
 def test_the_speed_of_an_emulated_engine_is_found_from_outside(tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "profile.yaml"
     with emulated("--profile", CPU_SMOL.name) as (url,):
-        lengths = ["--input", "20-200", "--output", "20-40", "--duration", "3s", "--no-single"]
+        lengths = ["--input", "20-200", "--output", "20-40", "--duration", "5s", "--no-single"]
         kilocard("bench", url, "--sweep", "1,4", *lengths, "--no-stop-early", "--out", str(run))
     document = json.loads((run / "results.json").read_text())
     room = ["--kv-tokens", "46592", "--max-num-seqs", "8"]
