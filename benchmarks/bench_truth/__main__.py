@@ -14,10 +14,9 @@ import json
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +69,8 @@ def main() -> int:
         server = nullcontext(options.url) if options.url else serving(engine, 8, folder / "vllm.log")
         with server as url:
             if options.fields:
-                for spread, size in _points(options):
-                    if not spread:
-                        load = Load(size, options.input, options.output, spread, size * options.waves, seed=0)
-                        print(f"\n{fields.cost(url, load, options.rounds, folder)}", flush=True)
+                for load in _loads(options):
+                    print(f"\n{fields.cost(url, load, options.rounds, folder)}", flush=True)
                 return 0
             measured = agreement(engine, url, options, folder)
     if options.json:
@@ -91,15 +88,14 @@ def agreement(engine: Engine, url: str, options: argparse.Namespace, folder: Pat
     }
     body = SAME if options.requests == "same" else OWN
     loads = _loads(options)
-    sent = {name: _sent(tools[name], url, replace(next(loads), concurrency=1, requests=2), body) for name in chosen}
+    sent = {name: _sent(tools[name], url, replace(loads[0], concurrency=1, requests=2), body) for name in chosen}
     for name, said in sent.items():
         print(f"{name} sends {json.dumps(said)}")
     if options.requests == "same" and len({json.dumps(said) for said in sent.values()}) > 1:
         raise SystemExit("the tools do not send the same request: their numbers are of different work")
     found: list[Row] = []
     for number in range(options.rounds):
-        for _ in range(len(_points(options))):
-            load = next(loads)
+        for load in loads:
             # another order in each round: who comes first has the cooler processor
             for name in chosen[number % len(chosen) :] + chosen[: number % len(chosen)]:
                 found.append(_measured(tools[name], url, number, load, body))
@@ -126,18 +122,14 @@ def _measured(tool: Tool, url: str, number: int, load: Load, body: Mapping[str, 
     raise SystemExit(f"requests were lost {TRIES} times")
 
 
-def _loads(options: argparse.Namespace) -> Iterator[Load]:
-    """Of one round after the other."""
-    for spread, size in cycle(_points(options)):
-        requests = size * options.waves * (2 if spread else 1)  # chance has to even out
-        yield Load(size, options.input, options.output, spread, requests, seed=0)
-
-
-def _points(options: argparse.Namespace) -> list[tuple[float, int]]:
-    """Spread and concurrency; one at a time no slot waits for another, whatever the lengths."""
-    spreads = [float(part) for part in options.spreads.split(",")]
-    sizes = [int(part) for part in options.concurrency.split(",")]
-    return [(spread, size) for spread in spreads for size in sizes if not spread or size > 1]
+def _loads(options: argparse.Namespace) -> list[Load]:
+    found = []
+    for spread in map(float, options.spreads.split(",")):
+        waves = options.waves * (2 if spread else 1)  # chance has to even out
+        # one at a time no slot waits for another, whatever the lengths
+        sizes = [size for size in map(int, options.concurrency.split(",")) if not spread or size > 1]
+        found += [Load(size, options.input, options.output, spread, size * waves, seed=0) for size in sizes]
+    return found
 
 
 def show(rows: Sequence[Row]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_truth.load import Load
-from benchmarks.bench_truth.measured import Lost, Measured
+from benchmarks.bench_truth.measured import Answered, Lost, Measured, means
 from benchmarks.bench_truth.server import NAME, Engine, ask
 
 
@@ -39,8 +39,9 @@ def run(program: Path, engine: Engine, url: str, load: Load, folder: Path, body:
     backend = {"kind": "openai_http", "target": url, "model": NAME, "request_format": "/v1/completions", "http2": False}
     argv += ["--backend", json.dumps({**backend, "extras": {"body": body}} if body else backend)]
     argv += ["--tokenizer", f"kind=hf_auto,model={engine.model}", "--seed", f"kind=static,value={load.seed}"]
+    requests = load.requests + load.concurrency  # the first of each slot are left out
     argv += ["--profile", f"kind=concurrent,streams={load.concurrency}"]
-    argv += ["--constraint", f"kind=max_requests,count={load.requests}"]
+    argv += ["--constraint", f"kind=max_requests,count={requests}"]
     data = f"kind=synthetic_text,prompt_tokens={load.input},output_tokens={load.output}"
     if load.spread:
         # it knows no uniform lengths: a normal distribution with the same deviation, cut at the same ends
@@ -53,22 +54,21 @@ def run(program: Path, engine: Engine, url: str, load: Load, folder: Path, body:
     if done.returncode != 0 or not out.exists():
         raise SystemExit(f"guidellm: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     (benchmark,) = json.loads(out.read_text())["benchmarks"]
-    said = {name: value["successful"] for name, value in benchmark["metrics"].items() if _is_counted(value)}
-    if said["request_latency"]["count"] != load.requests:
-        raise Lost(f"guidellm: {said['request_latency']['count']} of {load.requests} requests were answered")
-    return Measured(
-        "GuideLLM",
-        load.requests,
-        said["output_tokens_per_second"]["mean"],
-        said["time_to_first_token_ms"]["mean"] / 1e3,
-        said["time_to_first_token_ms"]["median"] / 1e3,
-        # what it calls time per output token is end to end ÷ tokens; this is the time after the first, ÷ (tokens − 1)
-        said["inter_token_latency_ms"]["mean"] / 1e3,
-        said["request_latency"]["mean"],
-        said["prompt_token_count"]["mean"],
-        said["output_token_count"]["mean"],
+    answered = benchmark["requests"]["successful"]
+    if len(answered) != requests:
+        raise Lost(f"guidellm: {len(answered)} of {requests} requests were answered")
+    speed = benchmark["metrics"]["output_tokens_per_second"]["successful"]["mean"]
+    return means("GuideLLM", speed, [_answered(each) for each in answered], load.concurrency)
+
+
+def _answered(said: Mapping[str, Any]) -> Answered:
+    """What it calls time per output token is end to end ÷ tokens; its inter-token latency is the time after the first,
+    ÷ (tokens − 1)."""
+    return Answered(
+        said["info"]["timings"]["request_start"],
+        said["time_to_first_token_ms"] / 1e3,
+        said["inter_token_latency_ms"] / 1e3,
+        said["request_latency"],
+        said["input_metrics"]["text_tokens"],
+        said["output_metrics"]["text_tokens"],
     )
-
-
-def _is_counted(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("successful"), dict)

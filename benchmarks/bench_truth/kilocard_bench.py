@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_truth.load import Load
-from benchmarks.bench_truth.measured import Measured
+from benchmarks.bench_truth.measured import Measured, turnaround
 from benchmarks.bench_truth.server import ask
 
 
@@ -38,7 +38,13 @@ def run(url: str, load: Load, folder: Path, body: Mapping[str, Any]) -> Measured
         point["e2e_s"]["mean"],
         point["input_tokens"] / point["completed"],
         point["output_tokens"] / point["completed"],
+        _turnaround(folder / "kilocard" / "requests.jsonl"),
     )
+
+
+def _turnaround(log: Path) -> float:
+    rows = [row for row in map(json.loads, log.read_text().splitlines()[1:]) if row["point"] == 0]
+    return turnaround([row["intended_s"] for row in rows], [row["last_s"] for row in rows if "last_s" in row])
 
 
 def sweep(url: str, folder: Path) -> dict[str, Any]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+#: seconds; a tool that needs longer for its next request is none
+MOST_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,65 @@ class Measured:
     #: by the tool's own count, for one request: two tools that count differently did not do the same work
     input_tokens: float
     output_tokens: float
+    #: from the last token of one request to the clock's start for the next one in its slot: the tool's own time
+    turnaround_s: float
+
+    @property
+    def ttft_of_slot_s(self) -> float:
+        """From the moment that the slot was free: what a tool takes before its clock starts is in it."""
+        return self.turnaround_s + self.ttft_s
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a tool says of one request. Times are seconds."""
+
+    began_s: float
+    ttft_s: float
+    tpot_s: float
+    e2e_s: float
+    input_tokens: float
+    output_tokens: float
+
+    @property
+    def last_s(self) -> float:
+        """When its last token came."""
+        return self.began_s + self.ttft_s + self.tpot_s * (self.output_tokens - 1)
+
+
+def means(tool: str, output_tokens_per_s: float, requests: Sequence[Answered], slots: int) -> Measured:
+    """Of a tool's own values for each request, without the first of each slot: those start at one moment on an idle
+    server, which no later one does, and `kilocard bench` does not count them either. The throughput is the tool's."""
+    counted = sorted(requests, key=lambda each: each.began_s)[slots:]
+
+    def mean(name: str) -> float:
+        return statistics.fmean(getattr(each, name) for each in counted)
+
+    return Measured(
+        tool,
+        len(counted),
+        output_tokens_per_s,
+        mean("ttft_s"),
+        statistics.median(each.ttft_s for each in counted),
+        mean("tpot_s"),
+        mean("e2e_s"),
+        mean("input_tokens"),
+        mean("output_tokens"),
+        turnaround([each.began_s for each in counted], [each.last_s for each in requests]),
+    )
+
+
+def turnaround(began: Iterable[float], last: Iterable[float]) -> float:
+    """Mean time from a last token to the start of the request that took its slot: the first start after it that no
+    earlier token has, within MOST_S."""
+    ends = deque(sorted(last))
+    found = []
+    for start in sorted(began):
+        while ends and ends[0] < start - MOST_S:
+            ends.popleft()
+        if ends and ends[0] <= start:
+            found.append(start - ends.popleft())
+    return statistics.fmean(found) if found else math.nan
 
 
 class Lost(Exception):

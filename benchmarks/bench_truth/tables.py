@@ -13,7 +13,8 @@ T = TypeVar("T", bound=Hashable)
 #: name, Measured's field, how far apart tools may be, judged with answers of one length, and of many
 COMPARED = (
     ("output tok/s", "output_tokens_per_s", 0.03, True, False),  # a batch of many lengths empties slowly at the end
-    ("TTFT mean", "ttft_s", 0.05, True, True),
+    ("TTFT mean", "ttft_s", 0.05, False, True),  # slots that free in one step: how fast a tool sends the next ones
+    ("TTFT mean, from the free slot", "ttft_of_slot_s", 0.05, False, True),
     ("TPOT mean", "tpot_s", 0.05, True, True),
     ("e2e mean", "e2e_s", 0.05, True, False),  # follows the lengths that were drawn
 )

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.bench_truth import rounds, tables
 from benchmarks.bench_truth.engine_says import EngineSays
 from benchmarks.bench_truth.load import Load
-from benchmarks.bench_truth.measured import Measured
+from benchmarks.bench_truth.measured import Answered, Measured, means, turnaround
 from benchmarks.bench_truth.request import SAME, fields_of
 from benchmarks.bench_truth.rounds import Row
 
@@ -18,7 +18,7 @@ ENGINE = EngineSays(32, 0.020, 1.0)
 
 
 def row(number: int, tool: str, *, speed: float = 1.0, ttft: float = 0.1, load: Load = LOAD) -> Row:
-    said = Measured(tool, 32, 160.0 * speed, ttft, ttft, 0.020 / speed, 1.0 / speed, 64.0, 48.0)
+    said = Measured(tool, 32, 160.0 * speed, ttft, ttft, 0.020 / speed, 1.0 / speed, 64.0, 48.0, 0.001)
     return Row(number, load, said, ENGINE)
 
 
@@ -39,16 +39,20 @@ def test_a_machine_that_slows_down_is_no_difference_between_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "agree"),
+    ("spread", "other", "agree"),
     [
-        ({"speed": 0.98}, True),
-        ({"speed": 0.96}, False),  # throughput: 3 %
-        ({"ttft": 0.104}, True),
-        ({"ttft": 0.106}, False),  # times: 5 %
+        (0.0, {"speed": 0.98}, True),
+        (0.0, {"speed": 0.96}, False),  # throughput: 3 %
+        (0.5, {"ttft": 0.104}, True),
+        (0.5, {"ttft": 0.106}, False),  # times: 5 %
+        (0.0, {"ttft": 0.2}, True),  # all start in one step
+        (0.5, {"speed": 0.94}, False),  # TPOT
     ],
 )
-def test_agreement_is_judged_against_each_peer(other: dict[str, float], agree: bool) -> None:
-    rows = [row(0, "ours"), row(0, "same"), row(0, "other", **other)]
+def test_agreement_is_judged_against_each_peer(spread: float, other: dict[str, float], agree: bool) -> None:
+    load = replace(LOAD, spread=spread)
+    rows = [row(0, "ours", load=load), row(0, "same", load=load)]
+    rows.append(replace(rows[0], measured=row(0, "other", **other).measured))
     table, found = tables.agreement(rows)
     assert found is agree
     assert ("**too far**" in table) is not agree
@@ -76,3 +80,17 @@ def test_rounds_of_several_times_come_together(tmp_path: Path) -> None:
     back = rounds.read(paths)
     assert [each.round for each in back] == [0, 1, 1, 2, 3, 3]
     assert back[5] == row(3, "theirs", speed=0.9)
+
+
+def test_the_first_request_of_each_slot_is_in_no_mean() -> None:
+    late = [Answered(1.01 + each, 0.1 * (1 + each), 0.02, 1.0, 64, 11) for each in range(3)]
+    first = [Answered(0.0, 0.9, 0.05, 1.0, 9, 3)] * 2
+    found = means("theirs", 150.0, [late[2], first[0], *late[:2], first[1]], slots=2)
+    assert (found.requests, found.ttft_s, found.tpot_s, found.output_tokens) == (3, pytest.approx(0.2), 0.02, 11)
+    assert found.turnaround_s == pytest.approx(0.01), "from the last token of a first request to the next in its slot"
+    assert found.ttft_of_slot_s == pytest.approx(0.21)
+
+
+def test_a_slot_that_frees_is_taken_by_the_next_start() -> None:
+    ends = [1.0, 1.001, 2.0, 5.0]
+    assert turnaround([0.0, 1.010, 1.021, 2.030, 7.0], ends) == pytest.approx((0.010 + 0.020 + 0.030) / 3)
