@@ -177,7 +177,7 @@ class Controller:
             self.leads = False  # who can't know must not act
         if self.leads and not led:
             self.events.say(Kind.LEADS, "this controller decides from now on")
-            memory = await asyncio.to_thread(self._memory.read)
+            memory = await self._recall()
             away = max(0.0, self.wall() - memory.saved_at)
             for name, saved in memory.scalers.items():
                 if name in self.keepers:
@@ -257,6 +257,13 @@ class Controller:
             await self.departures.begin(drains)
 
     # ---- record
+
+    async def _recall(self) -> Memory:
+        try:
+            return await asyncio.to_thread(self._memory.read)
+        except OSError as error:  # it leads all the same, as one that was never here
+            self.events.trouble("record", error)
+            return Memory()
 
     async def _remember(self) -> None:
         async with self._writing:

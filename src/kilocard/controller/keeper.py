@@ -58,7 +58,7 @@ class Keeper:
         self._known = (pool, scrape_s, gpus)
         old, self.pool = self.scaler, pool
         self.scaler = Scaler(pool, scrape_s=scrape_s, gpus_per_replica=gpus)
-        self.scaler.restore(now, old.snapshot(now), 0.0)
+        self.scaler.follow(now, old)
 
     def decide(self, signals: ClusterSignals, limits: Limits) -> ScalingDecision:
         """How many, by what is known; kept in the journal."""

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 log = logging.getLogger("kilocard.controller")
 
 VERSION = 1
@@ -34,6 +36,13 @@ class Memory:
     scalers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+class _Written(msgspec.Struct):
+    version: int
+    saved_at: float
+    drains: dict[str, DrainUnderWay]
+    scalers: dict[str, dict[str, Any]]
+
+
 class MemoryFile:
     """One JSON file. Blocking: call it in a thread."""
 
@@ -43,16 +52,13 @@ class MemoryFile:
     def read(self) -> Memory:
         """Nothing, where there is no file. One that is damaged is put aside and said, since serving must go on."""
         try:
-            text = self.path.read_text("utf-8")
+            found = msgspec.json.decode(self.path.read_bytes(), type=_Written)
+            if found.version != VERSION:
+                raise ValueError(f"version {found.version}, this program writes {VERSION}")
+            return Memory(found.saved_at, found.drains, found.scalers)
         except FileNotFoundError:
             return Memory()
-        try:
-            found = json.loads(text)
-            if found["version"] != VERSION:
-                raise ValueError(f"version {found['version']}, this program writes {VERSION}")
-            drains = {replica: DrainUnderWay(**drain) for replica, drain in found["drains"].items()}
-            return Memory(float(found["saved_at"]), drains, dict(found["scalers"]))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             aside = self.path.with_suffix(".damaged")
             self.path.replace(aside)
             log.error("%s can't be understood (%s): the controller begins anew; it lies in %s", self.path, error, aside)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kilocard.core.signals import PoolSignals, ReplicaSignals
+from kilocard.scaling.saved import number
 
 
 class Asked:
@@ -38,6 +40,17 @@ class Asked:
         """For so long nobody asked."""
         return now - self._at if self._at is not None else 0.0
 
-    def restore(self, now: float, idle_s: float) -> None:
-        """It was so long ago when another process looked."""
-        self._at = now - idle_s
+    def snapshot(self, now: float) -> dict[str, Any]:
+        """As JSON data. The counters are kept: whether anybody came in the meantime can be told from them."""
+        last = self._last
+        return {"idle_s": round(self.idle_s(now), 3)} | (
+            {} if last is None else {"sources": list(last.sources), "arrived": last.arrived, "refused": last.refused}
+        )
+
+    def restore(self, now: float, saved: Mapping[str, Any]) -> None:
+        """`now`: when that was saved. Without counters that can be compared the next look is as the first one."""
+        idle, arrived, refused = (number(saved.get(key)) for key in ("idle_s", "arrived", "refused"))
+        sources = saved.get("sources")
+        if idle is not None and arrived is not None and refused is not None and isinstance(sources, list):
+            self._at = now - idle
+            self._last = PoolSignals("", sources=tuple(map(str, sources)), arrived=arrived, refused=refused)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kilocard.core.signals import COMING, Phase, ReplicaSignals
 from kilocard.core.statistics import of_sorted
+from kilocard.scaling.saved import numbers
 
 #: until one was seen, seconds
 GUESS_S = 60.0
@@ -59,6 +60,4 @@ class ColdStarts:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """From `cold_starts` of what was saved."""
-        values = saved.get("cold_starts")
-        if isinstance(values, list):
-            self._took.extend(float(each) for each in values if isinstance(each, int | float) and 0 <= each < 1e6)
+        self._took.extend(numbers(saved.get("cold_starts")))

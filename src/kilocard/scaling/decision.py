@@ -29,7 +29,7 @@ class Reason(StrEnum):
     STEADY = "steady"  # nothing to change
     WAITING = "waiting"  # a condition holds, but not for long enough yet
     COOLING = "cooling"  # too soon after the last change
-    LIMITED = "limited"  # more are needed than the maximum, the quota or the budget allows
+    LIMITED = "limited"  # more are needed than the maximum, the quota or the budget allows, or most of them fail
     NO_GPU = "no_gpu"  # more are wanted already, and wait for a GPU
     BLIND = "blind"  # signals are missing or old, so nothing is removed
 

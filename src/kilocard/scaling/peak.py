@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from kilocard.scaling.saved import number
+
 
 class Peak:
     """O(1) on average: values that a later, higher one hides are forgotten."""
@@ -31,8 +33,7 @@ class Peak:
 
     def restore(self, now: float, saved: object) -> None:
         """What `snapshot` gave."""
-        if isinstance(saved, list):
-            for entry in saved:
-                match entry:
-                    case [int() | float() as age, int() | float() as value]:
-                        self.add(now - age, float(value))
+        for entry in saved if isinstance(saved, list) else ():
+            match entry:
+                case [age, value] if (ago := number(age)) is not None and (high := number(value)) is not None:
+                    self.add(now - ago, high)

@@ -12,6 +12,7 @@ from kilocard.scaling.asked import Asked
 from kilocard.scaling.decision import Reason, ScalingDecision
 from kilocard.scaling.limits import Limits
 from kilocard.scaling.proposal import Policy, Proposal
+from kilocard.scaling.saved import number
 from kilocard.scaling.schedules import bounds
 from kilocard.scaling.target import Target
 from kilocard.scaling.threshold import Threshold
@@ -27,6 +28,9 @@ COOLDOWN_S = {"target": 30.0, "threshold": 0.0}
 SURGE_S = 15.0
 #: and so many at least, where the cluster file does not say
 SURGE_LEAST = 4
+
+#: additions that are remembered: there is one at a look
+SURGES = 128
 
 NO_LIMITS = Limits()
 
@@ -55,7 +59,7 @@ class Scaler:
         self._grew: float | None = None
         self._shrank: float | None = None
         #: (when, how many) of the latest additions
-        self._surges: deque[tuple[float, int]] = deque()
+        self._surges: deque[tuple[float, int]] = deque(maxlen=SURGES)
 
     @property
     def zones(self) -> frozenset[str]:
@@ -121,6 +125,8 @@ class Scaler:
         elif wanted > high:
             sentence = f"at most {high}; {sentence}"
             wanted, reason = high, Reason.AT_MOST if have > high else Reason.LIMITED
+        if wanted == have and reason in (Reason.BELOW, Reason.SURPLUS):
+            reason = Reason.STEADY  # nothing is left to remove
         return ScalingDecision(now, self.pool.name, have, wanted, reason, sentence, proposal.numbers)
 
     def _paused(self, now: float, view: View, decision: ScalingDecision, low: int, high: int) -> ScalingDecision:
@@ -174,7 +180,7 @@ class Scaler:
             "policy": {"kind": self._spec.policy, **self._policy.snapshot(now)},
             "grew_s": None if self._grew is None else round(now - self._grew, 3),
             "shrank_s": None if self._shrank is None else round(now - self._shrank, 3),
-            "idle_s": round(self._asked.idle_s(now), 3),
+            "asked": self._asked.snapshot(now),
         }
 
     def restore(self, now: float, saved: Mapping[str, Any], away_s: float) -> None:
@@ -188,19 +194,23 @@ class Scaler:
             self._policy.restore(now - away_s, policy)
             if away_s > GAP_S:
                 self._policy.unseen()
-        grew, shrank, idle = (_seconds(saved.get(key)) for key in ("grew_s", "shrank_s", "idle_s"))
+        grew, shrank = number(saved.get("grew_s")), number(saved.get("shrank_s"))
         self._grew = None if grew is None else now - away_s - grew
         self._shrank = None if shrank is None else now - away_s - shrank
-        # somebody may have asked in the meantime
-        if idle is not None and away_s <= GAP_S:
-            self._asked.restore(now, idle + away_s)
+        asked = saved.get("asked")
+        if isinstance(asked, Mapping):
+            self._asked.restore(now - away_s, asked)
+
+    def follow(self, now: float, other: Scaler) -> None:
+        """Go on where `other` was, of the same pool with another cluster file. Where only bounds differ nothing is
+        forgotten; of another policy's history only what a restart would keep is."""
+        if (other._spec, other._scrape_s) == (self._spec, self._scrape_s):
+            self._policy, self._asked = other._policy, other._asked
+            self._grew, self._shrank, self._surges = other._grew, other._shrank, other._surges
+        else:
+            self.restore(now, other.snapshot(now), 0.0)
+        self._looked = other._looked
 
 
 def _still(decision: ScalingDecision, why: str) -> ScalingDecision:
     return replace(decision, wanted=decision.have, reason=Reason.COOLING, sentence=f"{why}; {decision.sentence}")
-
-
-def _seconds(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        return None
-    return float(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kilocard.core.statistics import of_sorted
 from kilocard.scaling.readings import Readings
+from kilocard.scaling.saved import numbers
 from kilocard.scaling.view import View
 from kilocard.scaling.work import done
 
@@ -79,6 +80,4 @@ class Speed:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """From `speed` of what was saved."""
-        values = saved.get("speed")
-        if isinstance(values, list):
-            self._samples.extend(float(each) for each in values if isinstance(each, int | float) and 0 < each < 1e12)
+        self._samples.extend(each for each in numbers(saved.get("speed")) if each > 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Any
 
@@ -56,6 +56,11 @@ class Need:
     drain: int
     keep: int
 
+    @classmethod
+    def nothing(cls, cold_start_s: float) -> Need:
+        """Nobody has come yet: one replica is enough, whatever it can do."""
+        return cls(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, cold_start_s, 1, 1, 0, 1)
+
     @property
     def replicas(self) -> int:
         """In all."""
@@ -65,7 +70,8 @@ class Need:
 class Target:
     """Steady demand and backlog are apart: what waits is worked off once, and is no reason to stay big.
 
-    Until a replica's speed is known (`capacity`, or some seconds in which all of them were full) it is `threshold`.
+    Until a replica's speed is known (`capacity`, or some seconds in which all of them were full) it is `threshold`,
+    upwards and downwards.
     """
 
     def __init__(self, spec: ScalingSpec) -> None:
@@ -78,6 +84,8 @@ class Target:
         #: least need of the last SURE_S, as the peak of its negative
         self._sure = Peak()
         self._known_since: float | None = None
+        #: of a request, as far as anybody ever came
+        self._work: float | None = None
         self._fallback = Threshold(spec)
 
     def propose(self, now: float, view: View) -> Proposal:
@@ -90,12 +98,16 @@ class Target:
         self._burstiness.look(now, signals.arrived)
         self._speed.look(now, view, self._readings)
         fallback = self._fallback.propose(now, view)
+        if self._speed.rate is None and self._spec.capacity is None:
+            self._known_since = None
+            sentence = f"what a replica can do is not known yet; {fallback.sentence}"
+            return replace(fallback, sentence=sentence, numbers={**self._numbers(view), **fallback.numbers})
         need = self._need(now, view)
         if need is None:
             self._known_since = None
             if fallback.reason is Reason.ABOVE:
                 return fallback
-            return Proposal(view.have, Reason.STEADY, "what a replica can do is not known yet", self._numbers(view))
+            return Proposal(view.have, Reason.STEADY, "what comes is not known yet", self._numbers(view))
         if self._known_since is None:
             self._known_since = now
         return self._proposal(now, view, need)
@@ -137,23 +149,22 @@ class Target:
 
     def _need(self, now: float, view: View) -> Need | None:
         readings, spec = self._readings, self._spec
-        change = coming(readings)
-        work = mean_work(readings)
-        signals = view.signals
-        if change is None or work is None or signals is None:
+        change, signals = coming(readings), view.signals
+        if change is None or signals is None:
             return None
-        each = self._speed.rate
-        if each is None:
-            if spec.capacity is None:
-                return None
-            each = spec.capacity * work
+        # nobody came for minutes: those who do will be like those before
+        self._work = work = mean_work(readings) or self._work
+        waiting = signals.held + sum(replica.waiting or 0.0 for replica in view.ready)
+        if work is None:
+            return None if change.arrived or waiting else Need.nothing(self._cold.seconds)
+        each = self._speed.rate or (spec.capacity or 0.0) * work
         answers = max(0.0, work - change.prompt_tokens / change.arrived) if change.arrived else 0.0
         rate = (change.prompt_tokens + answers * change.arrived) / change.seconds
         cold = self._cold.seconds
         ahead = rate * (1.0 + self._trend(cold))
         starting = [self._cold.left(now, replica) for replica in (*view.coming, *view.pending)]
         able = each * (len(view.ready) * cold + sum(max(0.0, cold - left) for left in starting))
-        waits = work * (signals.held + sum(replica.waiting or 0.0 for replica in view.ready))
+        waits = work * waiting
         left = max(0.0, waits + 0.5 * (rate + ahead) * cold - able)
         service = work / each
         within = max(0.1 * spec.slo.ttft, spec.slo.ttft - service)

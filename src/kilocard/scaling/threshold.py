@@ -7,6 +7,7 @@ from typing import Any
 
 from kilocard.scaling.decision import Numbers, Reason
 from kilocard.scaling.proposal import Proposal
+from kilocard.scaling.saved import number
 from kilocard.scaling.view import View
 from kilocard.scaling.watched import watch
 from kilocard.spec.scaling import ScalingSpec
@@ -25,7 +26,9 @@ class Threshold:
         up, down = self._spec.up, self._spec.down
         seen = self._watch.look(now, view)
         above = seen.low > up.threshold
-        self._above_since = _since(self._above_since, above and not seen.unsettled, now)
+        # where most of them crash, so would another one
+        broken = len(view.failing) > max(1, view.have // 2)
+        self._above_since = _since(self._above_since, above and not seen.unsettled and not broken, now)
         self._below_since = _since(self._below_since, not seen.doubt and seen.high <= down.threshold, now)
         numbers: Numbers = {
             "signal": self._spec.signal, "value": round(seen.low, 3), "possible": round(seen.high, 3),
@@ -40,6 +43,9 @@ class Threshold:
             if now - self._above_since < up.for_seconds:
                 return Proposal(have, Reason.WAITING, sentence, numbers)
             return Proposal(have + up.step, Reason.ABOVE, sentence, numbers)
+        if above and broken:
+            fail = f"{len(view.failing)} of {have} replicas fail, and another one would as well"
+            return Proposal(have, Reason.LIMITED, f"{seen.said}; {fail}", numbers)
         if above:
             return Proposal(have, Reason.WAITING, f"{seen.said}; a replica is on its way that may change it", numbers)
         if seen.doubt and seen.low <= down.threshold:
@@ -63,9 +69,9 @@ class Threshold:
         return {"above_for_s": _age(self._above_since, now), "below_for_s": _age(self._below_since, now)}
 
     def restore(self, now: float, saved: Mapping[str, Any]) -> None:
-        above, below = saved.get("above_for_s"), saved.get("below_for_s")
-        self._above_since = now - above if isinstance(above, int | float) else None
-        self._below_since = now - below if isinstance(below, int | float) else None
+        above, below = number(saved.get("above_for_s")), number(saved.get("below_for_s"))
+        self._above_since = None if above is None else now - above
+        self._below_since = None if below is None else now - below
 
 
 def _since(since: float | None, holds: bool, now: float) -> float | None:

@@ -183,13 +183,40 @@ def test_an_orderly_end_leaves_nothing_to_pick_up(tmp_path: Path) -> None:
     run(body())
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 1, "drains": {"p-0": 3}}', "\x00"])
+WRONG = (
+    '{"version": 1, "saved_at": 0, "drains": {}, "scalers": {"p": 3}}',
+    '{"version": 1, "saved_at": 0, "drains": {"p-0": {"pool": "p", "reason": "", "since": "x"}}, "scalers": {}}',
+    '{"version": 1, "saved_at": NaN, "drains": {}, "scalers": {}}',
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 99}', '{"version": 1, "drains": {"p-0": 3}}', "\x00", "[" * 99_999, *WRONG]
+)
 def test_a_damaged_file_is_put_aside(tmp_path: Path, text: str) -> None:
     file = MemoryFile(tmp_path / "controller.json")
     file.path.write_text(text)
     assert file.read() == Memory()
     assert (tmp_path / "controller.damaged").read_text() == text
     assert not file.path.exists()
+
+
+def test_a_file_that_is_no_text_is_put_aside(tmp_path: Path) -> None:
+    (tmp_path / "controller.json").write_bytes(b"\xff\xfe{}")
+    assert MemoryFile(tmp_path / "controller.json").read() == Memory()
+    assert (tmp_path / "controller.damaged").exists()
+
+
+def test_a_file_that_cant_be_read_keeps_nobody_from_leading(tmp_path: Path) -> None:
+    async def body() -> None:
+        (tmp_path / "controller.json").mkdir()
+        world = World(tmp_path)
+        await world.backend.open()
+        await world.seconds(5, waiting=30)
+        assert world.ready() == ["p-0", "p-1"]
+        assert world.controller.events.errors["record"] > 0
+
+    run(body())
 
 
 def test_a_memory_survives_the_disk(tmp_path: Path) -> None:

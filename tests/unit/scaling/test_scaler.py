@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kilocard.core.signals import Phase, PoolSignals, ReplicaSignals
 from kilocard.scaling.decision import Reason
@@ -211,11 +213,93 @@ def test_after_a_long_absence_a_condition_begins_anew_but_a_pause_goes_on() -> N
     assert wanted.index(1) == 300 - 1 - 100
 
 
-@pytest.mark.parametrize("saved", [{}, {"policy": 3}, {"grew_s": "x", "idle_s": -1}, {"policy": {"kind": "target"}}])
+@pytest.mark.parametrize("saved", [{}, {"policy": 3}, {"grew_s": "x", "asked": -1}, {"policy": {"kind": "target"}}])
 def test_what_does_not_fit_is_passed_over(saved: dict[str, Any]) -> None:
     one = scaler()
     one.restore(0.0, saved, 1.0)
     assert one.decide(0.0, told(), ready(1)).wanted == 1
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["threshold", "target"]),
+    st.dictionaries(st.sampled_from(["above_for_s", "below_for_s", "speed", "cold_starts", "peak"]), ANYTHING),
+    st.dictionaries(st.sampled_from(["grew_s", "shrank_s"]), ANYTHING),
+    st.dictionaries(st.sampled_from(["idle_s", "arrived", "refused", "sources"]), ANYTHING),
+)
+def test_whatever_a_file_says_a_decision_is_made_and_can_be_saved_again(
+    policy: str, learned: dict[str, Any], times: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    one = scaler(policy=policy)
+    one.restore(1000.0, {"policy": {"kind": policy, **learned}, "asked": asked, **times}, 1.0)
+    for second in range(22):
+        decision = one.decide(1000.0 + second, told(float(second), prompt_tokens=100.0 * second), ready(3))
+        assert 1 <= decision.wanted <= 8
+        json.dumps(one.snapshot(1000.0 + second), allow_nan=False)
+
+
+def test_nobody_asked_before_a_restart_and_nobody_since() -> None:
+    """The gateway's counters tell it, so the time without a request goes on."""
+    before = scaler(low=0, idle=100.0)
+    for now in range(61):
+        before.decide(float(now), told(7.0), ready(1))
+    saved = json.loads(json.dumps(before.snapshot(60.0)))
+
+    def after(arrived: float) -> list[int]:
+        one = scaler(low=0, idle=100.0)
+        one.restore(500.0, saved, away_s=20.0)
+        return [one.decide(500.0 + second, told(arrived), ready(1)).wanted for second in range(120)]
+
+    assert after(7.0).index(0) == 100 - 60 - 20
+    assert after(8.0).index(0) == 100  # somebody came in between
+
+
+def test_bounds_that_change_forget_nothing() -> None:
+    old = scaler(policy="target", capacity=1.0, high=8)
+    for now in range(100):
+        old.decide(float(now), told(6.0 * now, prompt_tokens=600.0 * now), ready(8))
+    new = scaler(policy="target", capacity=1.0, high=9)
+    new.follow(100.0, old)
+    after = new.decide(100.0, told(600.0, prompt_tokens=60_000.0), ready(5))
+    assert (after.wanted, after.reason) == (9, Reason.LIMITED)
+
+
+def test_another_policy_begins_with_what_it_can_use() -> None:
+    old = scaler()
+    for now in range(31):
+        old.decide(float(now), told(), ready(1, BUSY))
+    new = scaler(policy="target", capacity=1.0, cooldown=60.0)
+    new.follow(31.0, old)
+    assert new.snapshot(31.0)["grew_s"] == 1.0
+
+
+def test_a_crash_loop_does_not_grow_a_pool() -> None:
+    """All that are started crash, while requests wait for them: one more is tried, not one after another."""
+    one, have = scaler(), 1
+    for now in range(3000):
+        phase = Phase.STARTING if now % 20 < 3 else Phase.FAILING
+        have = one.decide(float(now), told(held=500.0), ready(have, phase=phase)).wanted
+    assert have == 2
+
+
+def test_a_few_that_fail_keep_nobody_from_growing() -> None:
+    one = scaler()
+    there = ready(4, BUSY) + ready(2, phase=Phase.FAILING)
+    assert [one.decide(float(now), told(), there).wanted for now in range(31)][-1] == 7
+
+
+def test_at_its_least_a_pool_does_not_shrink_every_second() -> None:
+    one = scaler()
+    for now in range(400):
+        decision = one.decide(float(now), told(), ready(1))
+    assert (decision.wanted, decision.reason) == (1, Reason.STEADY)
 
 
 # --- telling

@@ -7,6 +7,8 @@ from math import pi, sin
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from toy_pool import ToyPool
 
 from kilocard.core.signals import Phase, ReplicaSignals
@@ -184,3 +186,57 @@ def test_bursts_want_more_than_an_even_stream_of_the_same_mean() -> None:
     even = pool(6.0, 12).run(900)
     bursts = ToyPool(scaler(capacity=1.0), lambda now: 60.0 if now % 30 < 3 else 0.0).start(12, ready_at=0.0).run(900)
     assert len(bursts.replicas) > len(even.replicas)
+
+
+@pytest.mark.parametrize("capacity", [1.0, None])
+@pytest.mark.parametrize("rest", [0.0, 0.01])
+def test_when_the_traffic_ends_the_pool_shrinks_to_its_least(capacity: float | None, rest: float) -> None:
+    """Nobody came for longer than lengths are averaged: what a replica can do is known all the same."""
+    toy = ToyPool(scaler(capacity=capacity), lambda now: 6.0 if now < 1200 else rest).start(1, ready_at=0.0)
+    assert len(toy.run(1200).replicas) >= 8
+    assert len(toy.run(2400).replicas) == 1
+    assert toy.turns <= 1
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_replicas_that_were_never_full_go_as_threshold_has_it(rate: float) -> None:
+    """Whatever one can do, nothing waits: one fewer every five minutes until something does, and then it is known."""
+    toy = ToyPool(scaler(), lambda now: rate).start(6, ready_at=0.0)
+    toy.run(290)
+    assert len(toy.replicas) == 6
+    toy.run(5 * 300)
+    assert len(toy.replicas) == 1
+    assert all(each.have - each.wanted == 1 for each in toy.changes)
+
+
+def test_a_gateway_that_restarts_removes_nothing() -> None:
+    """Nothing waits, as always with an objective: that is no reason while what comes is not known."""
+    toy = pool(6.0, 8).run(2000)
+    had = len(toy.replicas)
+    for life in range(20):
+        toy.source, toy.arrived, toy.finished = f"gateway {life + 1}", 0.0, 0.0
+        toy.run(45)
+    assert len(toy.replicas) >= had
+
+
+def test_a_pool_without_a_replica_that_answers_is_not_counted_to_the_end_of_time() -> None:
+    """Staffing is asked each second in the gateway's own process."""
+    assert replicas_for(1e12, 1.0, 1.0, 0.95) == 1e12
+    assert 20_000 < replicas_for(20_000.0, 1000.0, 0.2, 0.999999, 8.0) < 21_000
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.one_of(st.just(0.0), st.floats(1e-6, 90.0)),
+    st.floats(1e-3, 100.0),
+    st.floats(0.01, 100.0),
+    st.floats(0.01, 1.0),
+    st.floats(0.0, 20.0),
+)
+def test_staffing_is_the_fewest_and_grows_with_the_load(
+    load: float, service: float, within: float, share: float, more: float
+) -> None:
+    found = replicas_for(load, service, within, share)
+    assert late_share(found, load, service, within) <= 1.0 - share
+    assert found == 1 or late_share(found - 1, load, service, within) > 1.0 - share
+    assert replicas_for(load + more, service, within, share) >= found
