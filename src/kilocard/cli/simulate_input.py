@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from kilocard.sim.recorded import recorded_requests
 from kilocard.sim.scenario import PoolModel, Scenario, Signals, Tenant
 from kilocard.spec.model import ClusterSpec, PoolSpec
 from kilocard.spec.units import UnitError, duration
+from kilocard.spec.vocabulary import MOST_REPLICAS
 from kilocard.wire.tokens import DEFAULT_OUTPUT_TOKENS
 from kilocard.workload.arrivals import Gamma, Poisson
 from kilocard.workload.generate import generate
@@ -32,6 +34,10 @@ from kilocard.workload.request import WorkloadRequest
 from kilocard.workload.reshape import cut, scale, spread
 
 USUAL_DURATION_S = 60.0
+#: of one simulation: each request takes some 500 bytes, each second of rest ten looks of each gateway
+MOST_REQUESTS = 50_000_000
+DAY_S = 86_400.0
+MOST_SECONDS = 366 * DAY_S
 #: points of the report's curves
 POINTS = 240
 
@@ -54,6 +60,8 @@ class Load:
 def workload(load: Load, seed: int) -> list[WorkloadRequest]:
     """Requests in order of at_s. Raises UsageError, TraceError."""
     rng = Random(f"{seed} workload")  # noqa: S311  # nothing secret is drawn
+    if load.requests is not None and load.requests < 1:
+        raise UsageError(f"--requests {load.requests}: 1 or more")
     seconds = None if load.duration is None else seconds_of("--duration", load.duration)
     if load.traces:
         found = _from_trace(load, seconds, rng)
@@ -72,10 +80,25 @@ def workload(load: Load, seed: int) -> list[WorkloadRequest]:
         arrivals = Poisson(load.rate) if load.burstiness == 1.0 else Gamma.of_burstiness(load.rate, load.burstiness)
         if seconds is None and load.requests is None:
             seconds = USUAL_DURATION_S
+        _bear(load.rate * (math.inf if seconds is None else seconds), load.requests)
         found = list(generate(arrivals, mix, rng, requests=load.requests, duration_s=seconds))
+    if found and found[-1].at_s > MOST_SECONDS:
+        raise UsageError(
+            f"the last request comes {found[-1].at_s / DAY_S:,.0f} days after the first, and a year is simulated at "
+            "most: --duration takes a part of it"
+        )
     if not found:
         raise UsageError("not one request arrives: a higher --rate or a longer --duration")
     return found
+
+
+def _bear(requests: float, most: int | None) -> None:
+    """Raises UsageError where so many would not fit into any machine's memory."""
+    if requests > MOST_REQUESTS and (most is None or most > MOST_REQUESTS):
+        raise UsageError(
+            f"{requests:.3g} requests are more than the {MOST_REQUESTS:,} that are simulated at a time: a lower --rate "
+            "or --scale, a shorter --duration, or --requests"
+        )
 
 
 def _length(text: str | None, usual: int) -> Length:
@@ -86,6 +109,8 @@ def _from_trace(load: Load, seconds: float | None, rng: Random) -> list[Workload
     if load.input or load.output or load.mix or load.burstiness != 1.0:
         raise UsageError("--trace has its own lengths and arrivals: leave --input, --output, --mix, --burstiness away")
     found = spread(_read(load.traces), rng)
+    if found and (first := min(each.at_s for each in found)) > MOST_SECONDS:
+        found = cut(found, first, math.inf)  # its times are of the calendar
     if seconds is not None:
         found = cut(found, 0.0, seconds)
     if load.rate is not None:
@@ -94,8 +119,11 @@ def _from_trace(load: Load, seconds: float | None, rng: Random) -> list[Workload
             raise UsageError(
                 "--rate scales a trace to so many requests a second: give it or --scale, and more than one request"
             )
-        found = scale(found, load.rate * span / len(found), rng)
+        times = load.rate * span / len(found)
+        _bear(times * len(found), load.requests)
+        found = scale(found, times, rng)
     elif load.scale is not None:
+        _bear(load.scale * len(found), load.requests)
         found = scale(found, load.scale, rng)
     return list(islice(found, load.requests))
 
@@ -152,8 +180,8 @@ def pool_models(
 
 def _pool_model(pool: PoolSpec, speed: PoolSpeed, replicas: str | None, load_s: float | None) -> PoolModel:
     engine = find_engine(pool.engine)
-    if replicas is not None and not (replicas.isdecimal() and int(replicas) > 0):
-        raise UsageError(f"--replicas {replicas!r}: a whole number, 1 or more")
+    if replicas is not None and not (replicas.isdecimal() and 0 < int(replicas[:9]) <= MOST_REPLICAS):
+        raise UsageError(f"--replicas {replicas!r}: a whole number, from 1 to {MOST_REPLICAS:,}")
     count = int(replicas) if replicas is not None else len(pool.endpoints) or pool.replicas.min
     model = PoolModel(
         pool.name,

@@ -24,6 +24,10 @@ from kilocard.sim.timeline import Timeline
 from kilocard.sim.turns import Turns
 from kilocard.workload.request import WorkloadRequest
 
+#: when the last request has come, looks become rarer by this share of the time since then, or a cluster that works off
+#: what it got in a second would be looked at thousands of times
+RARER = 0.02
+
 
 class Cluster:
     """`play` once. `requests` are in order of at_s. `records`: for each gateway, who is told what it decides.
@@ -46,10 +50,14 @@ class Cluster:
         self.timeline = Timeline()
         self._numbers = {pool.name: 0 for pool in scenario.pools}
         self._pools = {pool.name: pool for pool in scenario.pools}
+        #: pools whose replicas may have numbers that none has at the beginning
+        self._grow = {pool.name for pool in scenario.pools if pool.scaler is not None}
+        self._grow.update(fault.target for fault in scenario.faults if isinstance(fault, faults.Start))
         self._chance = _random(scenario.seed, "arrivals")
         self._jitter = _random(scenario.seed, "scrapes")
         self._turns = Turns(requests)
         self._left = len(requests)
+        self._last_s = requests[-1].at_s if requests else 0.0
         self._hop = scenario.signals.hop_s
         self.autoscaling = Autoscaling(self)
         self._progress = progress
@@ -198,8 +206,8 @@ class Cluster:
                 raise UsageError(f"fault: there is no pool {fault.target!r}; there are {', '.join(self._pools)}")
             return fault
         pool, _, number = fault.target.rpartition("-")
-        if not (pool in self._pools and number.isdecimal()):
-            some = ", ".join(list(self.servers)[:4])
+        if not (fault.target in self.servers or (pool in self._grow and number.isdecimal())):
+            some = ", ".join(list(self.servers)[:4]) or "none at the beginning"
             raise UsageError(f"fault: there is no replica {fault.target!r}; there are {some} …")
         return fault
 
@@ -216,11 +224,11 @@ class Cluster:
                 if server.up:
                     self._crash(now, server, restart_s)
             case faults.Hang(_, _, for_s):
-                server.hang(now)
+                server.hang(now, now + for_s)
                 self.kernel.at(now + for_s, lambda now, server: server.go_on(now), server)
             case faults.Slow(_, _, for_s, factor):
                 server.slow_down(now, factor)
-                self.kernel.at(now + for_s, lambda now, server: server.slow_down(now, 1.0), server)
+                self.kernel.at(now + for_s, lambda now, server: server.speed_up(now, factor), server)
             case faults.Partition(_, _, for_s):
                 server.unseen += 1
                 self.kernel.at(now + for_s, self._seen, server)
@@ -249,7 +257,7 @@ class Cluster:
         self.timeline.look(now, list(self.servers.values()), held)
         if self._progress is not None:
             self._progress(self._left)
-        self.kernel.at(now + self.scenario.sample_s, self._look)
+        self.kernel.at(now + max(self.scenario.sample_s, RARER * (now - self._last_s)), self._look)
 
 
 def gateway_seed(seed: int, number: int) -> int:

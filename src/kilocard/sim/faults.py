@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from kilocard.core.errors import UsageError
+from kilocard.spec.vocabulary import MOST_REPLICAS
 
 
 class Crash(NamedTuple):
@@ -57,6 +58,8 @@ class Drain(NamedTuple):
     at_s: float
 
 
+#: seconds, and times slower: more means for ever
+MOST = 1_000_000_000
 Fault = Crash | Hang | Slow | Partition | Start | Drain
 
 KINDS: dict[str, type[Any]] = {
@@ -94,6 +97,7 @@ def _value(text: str, key: str, value: str) -> float | int | None:
     except ValueError:
         raise UsageError(f"fault {text!r}: {key}={value} is no number") from None
     least = 0.01 if key == "factor" else 1 if key == "replicas" else 0
-    if not least <= found < math.inf:
-        raise UsageError(f"fault {text!r}: {key}={value} must be {least} or more")
+    most = MOST_REPLICAS if key == "replicas" else MOST
+    if not least <= found <= most:
+        raise UsageError(f"fault {text!r}: {key}={value} must be {least} or more, {most:,} at most")
     return found

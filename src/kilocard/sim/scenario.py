@@ -15,6 +15,8 @@ from kilocard.spec.model import ModelSpec, Timeouts
 
 #: seconds between two Ticks of a gateway
 TICK_S = 0.1
+#: each has a dispatcher of its own
+MOST_GATEWAYS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,10 @@ class Scenario:
     def __post_init__(self) -> None:
         if not self.models:
             raise UsageError("a simulation needs a model")
-        if self.gateways < 1 or self.sample_s <= 0:
-            raise UsageError(f"{self.gateways} gateways, a reading every {self.sample_s:g} s: both must be above 0")
+        if not 1 <= self.gateways <= MOST_GATEWAYS:
+            raise UsageError(f"{self.gateways} gateways: from 1 to {MOST_GATEWAYS:,}")
+        if self.sample_s <= 0:
+            raise UsageError(f"a reading every {self.sample_s:g} s: it must be above 0")
         if not self.replicas and not any(pool.scaler for pool in self.pools):
             raise UsageError("a simulation needs a replica at least")
 

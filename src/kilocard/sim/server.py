@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from kilocard.core.load import LoadSample
@@ -25,9 +25,10 @@ class Server:
     """
 
     __slots__ = (
-        "_at", "_engine", "_finished", "_first", "_kernel", "_local", "_past", "_rate", "_slow", "_token", "_wake_at",
-        "_wake_local", "attempts", "born", "busy_s", "busy_since", "crashed", "draining", "held_s", "hung_since", "id",
-        "known", "kv_tokens", "longest", "pool", "served", "unseen", "up", "up_s", "up_since",
+        "_at", "_engine", "_finished", "_first", "_hung_until", "_kernel", "_local", "_past", "_rate", "_slow",
+        "_token", "_wake_at", "_wake_local", "attempts", "born", "busy_s", "busy_since", "crashed", "draining",
+        "held_s", "hung_since", "id", "known", "kv_tokens", "longest", "pool", "served", "unseen", "up", "up_s",
+        "up_since",
     )  # fmt: skip
 
     def __init__(self, id: str, pool: PoolModel, kernel: Kernel, first: Tell, finished: Tell) -> None:
@@ -59,7 +60,9 @@ class Server:
         self._past = (0, 0, 0)
         #: the engine's clock shows `_local` at `_at` and goes `_rate` seconds a second
         self._at = self._local = 0.0
-        self._rate = self._slow = 1.0
+        self._rate = 1.0
+        self._slow: list[float] = []
+        self._hung_until = -inf
         #: the wake that counts, in both times
         self._token = 0
         self._wake_at = self._wake_local = inf
@@ -166,31 +169,38 @@ class Server:
         self.up_s += now - self.up_since
         self._past = self.counts()
         self._new_engine()
-        self.hung_since = None
+        self.hung_since, self._hung_until = None, -inf
         self._pace(now)
         return cut
 
-    def hang(self, now: float) -> None:
-        """No step ends any more."""
+    def hang(self, now: float, until: float) -> None:
+        """No step ends any more until then (`go_on`). One that hangs already does so for as long as any has said."""
+        self._hung_until = max(until, self._hung_until)
         if self.hung_since is None:
             self.hung_since = now
             self._pace(now)
 
     def go_on(self, now: float) -> None:
-        """The hang is over."""
-        self.hung_since = None
-        self._pace(now)
+        """A hang is over; a later one, or another that is longer, may not be."""
+        if self.hung_since is not None and now >= self._hung_until:
+            self.hung_since = None
+            self._pace(now)
 
     def slow_down(self, now: float, factor: float) -> None:
-        """Every step takes so many times as long as the profile says, what is left of the one that runs too."""
-        self._slow = factor
+        """Every step takes so many times as long, what is left of the one that runs too. Several multiply."""
+        self._slow.append(factor)
+        self._pace(now)
+
+    def speed_up(self, now: float, factor: float) -> None:
+        """`slow_down` by this factor is over."""
+        self._slow.remove(factor)
         self._pace(now)
 
     def _pace(self, now: float) -> None:
         """Its clock goes otherwise from now on."""
         self._advance(now)
         self._local, self._at = self._local_at(now), now
-        self._rate = 0.0 if self.hung_since is not None else 1.0 / self._slow
+        self._rate = 0.0 if self.hung_since is not None else 1.0 / prod(self._slow)
         self._token += 1
         self._wake_at = self._wake_local = inf
         self._schedule(now)

@@ -171,3 +171,55 @@ def test_decision_logs_of_several_gateways_are_one_workload(emulated: str, tmp_p
     trace.write_text('{"timestamp": 0, "input_length": 10, "output_length": 2}\n')
     refused = error(emulated, "--trace", first, "--trace", str(trace))
     assert refused.exit_code == 2 and "decision logs" in refused.message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rate", "1e12", "--duration", "1s"),
+        ("--rate", "5", "--duration", "1000000d"),
+        (*LOAD, "--replicas", "99999999999"),
+        (*LOAD, "--gateways", "1000000000"),
+        (*LOAD, "--fault", "start p at=1 replicas=100000000"),
+    ],
+)
+def test_what_no_machine_could_hold_is_refused_at_once(emulated: str, words: tuple[str, ...]) -> None:
+    assert error(emulated, *words).exit_code == 2
+
+
+def trace(folder: Path, *milliseconds: int) -> str:
+    path = folder / "trace.jsonl"
+    rows = ({"timestamp": at, "input_length": 100, "output_length": 10, "hash_ids": [1]} for at in milliseconds)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_a_trace_that_goes_on_for_ages_is_refused(tmp_path: Path, emulated: str) -> None:
+    there = trace(tmp_path, 0, 10**15)
+    assert "--duration" in error(emulated, "--trace", there).message
+    assert simulate(emulated, "--trace", there, "--duration", "60s")["requests"] == 1
+
+
+@pytest.mark.parametrize("count", ["0", "-2"])
+def test_a_number_of_requests_is_one_or_more(tmp_path: Path, emulated: str, count: str) -> None:
+    for load in (("--trace", trace(tmp_path, 0, 1000)), LOAD):
+        assert "--requests" in error(emulated, *load, "--requests", count).message
+
+
+def test_a_short_load_that_takes_long_is_not_looked_at_thousands_of_times(tmp_path: Path, emulated: str) -> None:
+    """One request, and 50 s until somebody can answer it."""
+    faults = ("--fault", "crash p-0 at=0", "--fault", "crash p-1 at=0", "--load-time", "50s")
+    [found] = simulate(emulated, "--trace", trace(tmp_path, 0), *faults)["policies"].values()
+    assert found["completed"] == 1 and found["e2e_s"]["p50"] > 50
+    assert 100 < len(found["over_time"]) < 600
+
+
+def test_times_since_1970_begin_with_the_first_request(tmp_path: Path, emulated: str) -> None:
+    there = trace(tmp_path, 1_700_000_000_000, 1_700_000_001_000)
+    found = simulate(emulated, "--trace", there)
+    assert (found["requests"], found["workload"]["span_s"]) == (2, pytest.approx(1.0))
+
+
+def test_a_fault_of_a_replica_that_never_is_there_is_an_error(emulated: str) -> None:
+    assert "there are p-0, p-1" in error(emulated, *LOAD, "--fault", "crash p-2 at=1").message
+    assert simulate(emulated, *LOAD, "--fault", "crash p-2 at=9", "--fault", "start p at=0", "--load-time", "1s")

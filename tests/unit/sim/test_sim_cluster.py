@@ -208,3 +208,23 @@ def test_a_fault_that_is_wrong_says_what_is(text: str) -> None:
 def test_a_fault_of_nobody_is_an_error(text: str) -> None:
     with pytest.raises(UsageError, match="there is no"):
         played(scenario(2, faults=[text]), arrivals(5, 5))
+
+
+@pytest.mark.parametrize(
+    ("both", "longer"),
+    [
+        (["slow p-0 at=1 for=2 factor=3", "slow p-0 at=2 factor=4 for=90"], "slow p-0 at=2 factor=4 for=90"),
+        (["hang p-0 at=1 for=3", "hang p-0 at=2 for=10"], "hang p-0 at=2 for=10"),
+        (["hang p-0 at=2 for=10", "hang p-0 at=3 for=1"], "hang p-0 at=2 for=10"),
+    ],
+)
+def test_overlapping_faults_last_as_long_as_any_of_them(both: list[str], longer: str) -> None:
+    """The end of one is not the end of the other."""
+    patient = Timeouts(first_token=1000.0, idle=1000.0, total=1000.0)
+
+    def takes(faults: list[str]) -> float:
+        [end] = played(scenario(1, faults=faults, timeouts=patient), [WorkloadRequest(5.0, 300, 50)]).results.end_s
+        return end
+
+    assert takes(both) == pytest.approx(takes([longer]), rel=0.1)
+    assert takes([longer]) > 1.1 * takes([])
