@@ -265,8 +265,10 @@ def _herding(table: Table) -> str:
 
 Gateways that do not see each other's requests, at {USUAL_LOAD} % of capacity; how often each reads the gauges.
 p95 TTFT in seconds. `queue_depth` and `adaptive` herded in an earlier version: with 16 gateways they were
-behind `least_connections`, which reads no gauge.
-[How that was mended](decisions/0022-gauges-are-believed-by-our-own-share.md).
+behind `least_connections`, which reads no gauge
+([how that was mended](decisions/0022-gauges-are-believed-by-our-own-share.md)). Where a gateway has few requests of its
+own they still did, and `prefix_affinity` most
+([what it was, and numbers with other seeds, sizes and traffic](decisions/0026-gauges-that-are-near-are-a-draw.md)).
 
 {_grid(("trace", "gateways", "readings each", *POLICIES), rows)}
 """
@@ -301,8 +303,8 @@ def _mixed(table: Table) -> str:
 
 Half A100, half H100, in two pools of one model, at {USUAL_LOAD} % of what both can do together. Weights split
 the requests before any policy looks; the policy chooses within a pool, and requests go to the other pool when
-all replicas of theirs are hot. By count: both pools get as many. By speed: weights are the pools' capacities.
-p95 TTFT in seconds.
+all replicas of theirs are hot. By count: both pools get as many, so the slow one is always full and its queue is the
+p95, whatever the policy. By speed: weights are the pools' capacities. p95 TTFT in seconds.
 
 {_grid(("trace", "weights", *POLICIES), rows)}
 """

@@ -30,8 +30,10 @@ USUAL_KV_TOKENS = 200_000
 FOR_PROMPTS = 0.8
 #: share of a prompt that a named session's place is worth at least: it was asked for
 NAMED = 0.5
-#: later turns of a conversation that a good place for this one is good for
-TURNS = 3.0
+#: turns that find at its home what a usual prompt shares: this one, and the next
+TURNS = 2.0
+#: a smaller share of the load is an error of the estimate
+LEAST_OWN = 0.02
 #: share of the newest request in the running mean of what is reused
 NEW_REUSED = 0.02
 
@@ -63,6 +65,9 @@ class PrefixAffinity(QueueDepth):
 
     The expected hit is what PrefixIndex believes, × Trust. Where other gateways or workers send to the same replicas,
     a conversation that nobody here has seen is worth something at its home on the Ring: there they look for it too.
+
+    Gauges count by `belief` where the least loaded replica is looked for, and in full where it is compared with one for
+    which more than the load speaks: that all gateways take the same one is no danger there, that it is crowded is.
     """
 
     name = "prefix_affinity"
@@ -82,8 +87,8 @@ class PrefixAffinity(QueueDepth):
         self._open = 0
         self._count = 0
         self._total = 0.0
-        #: running mean of the tokens of a prompt that some replica had and most had not: what it is worth to keep a
-        #: conversation in one place
+        #: running mean of the tokens of a prompt that some replica had from us and most had not: of what it is worth to
+        #: keep a conversation in one place, as much as comes through here
         self.reused = 0.0
         self._turn = 0
 
@@ -224,9 +229,9 @@ class PrefixAffinity(QueueDepth):
                 if record is not None and (id := record.replica.id) not in exclude:
                     worths[id] = max(worth, worths.get(id, 0.0))
             for id, worth in worths.items():
-                record = records[id]
-                uncached = (prefix.tokens - worth) * PREFILL_PER_REQUEST * record.speed.factor
-                scores[id] = self.score(record.replica) + uncached
+                replica = records[id].replica
+                units = self.own(replica) + self.gauged(replica) + (prefix.tokens - worth) * PREFILL_PER_REQUEST
+                scores[id] = records[id].speed.factor * units
         return sorted((score * seconds, id) for id, score in scores.items())[:count]
 
     def _rivals(self, prefix: Prefix, least: int) -> tuple[list[tuple[int, int, float]], int]:
@@ -236,7 +241,11 @@ class PrefixAffinity(QueueDepth):
         share = self.trust.share
         holders, hit = self.index.holders(keys, self._open, least, CANDIDATES, self._turn)
         found = [(slot, there, share * there) for slot, there in holders]
-        worth = TURNS * share * self.others * self.reused if self.others >= LONE else 0.0
+        worth = 0.0
+        if self.others >= LONE:
+            # the turn before came through here as seldom as any request does: of reuse we see our share only
+            reused = self.reused / max(LEAST_OWN, 1.0 - self.others)
+            worth = TURNS * share * self.others * min(reused, prefix.tokens - hit)
         if session:
             known = self.index.session(session)
             if known is not None and self._open >> known[0] & 1:

@@ -54,8 +54,9 @@ def test_the_best_of_the_others_is_who_would_be_chosen_next(policy: str) -> None
         sent = story.send()
         lowest = story.dispatcher.fleet.models["m"].routes[0].policy.lowest(1)
         nxt = story.send()
-        ties = story.dispatcher.fleet.models["m"].routes[0].policy
-        assert lowest[0][1] == nxt.replica or lowest[0][0] == pytest.approx(nxt.decision.score), (sent, ties)
+        # what has changed is drawn when the choice is made: until then it may be ahead or behind by that much
+        drawn = getattr(story.dispatcher.fleet.models["m"].routes[0].policy, "blur", 0.0) + 1e-6
+        assert lowest[0][1] == nxt.replica or lowest[0][0] == pytest.approx(nxt.decision.score, abs=drawn), sent
 
 
 @settings(max_examples=10)

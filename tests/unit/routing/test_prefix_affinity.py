@@ -13,7 +13,7 @@ from kilocard.core.load import LoadSample
 from kilocard.core.prefix import Prefix, block_keys, key_of
 from kilocard.routing.base import Outcome
 from kilocard.routing.load import ReplicaLoad
-from kilocard.routing.prefix_affinity import BOUND, CACHED_ELSEWHERE, CACHED_HERE, SPARE, PrefixAffinity
+from kilocard.routing.prefix_affinity import BOUND, CACHED_ELSEWHERE, CACHED_HERE, SPARE, TURNS, PrefixAffinity
 from kilocard.routing.queue_depth import QueueDepth
 
 
@@ -242,9 +242,9 @@ def test_lb_14_the_home_of_a_session_that_is_hot_or_gone_moves() -> None:
     assert pool.send(prefix).target != second
 
 
-def test_a_place_with_what_is_cached_is_not_worth_the_requests_that_only_gauges_show_there() -> None:
-    """Others' requests count in full where affinity is weighed, however many gateways there are: by our own requests
-    alone each of 16 took a crowded replica for an idle one."""
+def test_a_place_with_what_is_cached_is_not_worth_the_queue_that_only_gauges_show_there() -> None:
+    """What gauges say counts in full where affinity is weighed, however many gateways there are: by its own requests
+    alone each of 16 takes a crowded replica for an idle one."""
     pool = Pool(*"abcd")
     prefix = conversation(1, turns=4)
     holder = pool.send(prefix).target
@@ -256,9 +256,56 @@ def test_a_place_with_what_is_cached_is_not_worth_the_requests_that_only_gauges_
     assert pool.affinity.belief < 0.01
     assert pool.send(prefix).target == holder
     pool.end(holder, 50)
-    pool.scrape(holder, 101.0, running=60.0, waiting=0.0, kv_usage=0.4)
+    pool.scrape(holder, 101.0, running=14.0, waiting=6.0, kv_usage=0.1)
     decision = pool.send(prefix)
     assert decision.target != holder and decision.reason == CACHED_ELSEWHERE
+
+
+def beside_others(seed: int) -> Pool:
+    """A gateway to which a sixteenth of the load belongs; of its usual prompt 200 tokens were cached by itself."""
+    pool = Pool(*"abcdefgh", seed=seed)
+    for turn in range(200):
+        for place, name in enumerate(pool.loads):
+            pool.scrape(name, float(turn), running=12.0 + place, waiting=0.0, kv_usage=0.1)
+        if turn < 8:
+            pool.begin(pool.policy.choose().target)  # type: ignore[union-attr]
+        else:
+            pool.policy.choose()
+    pool.affinity.reused = 200.0
+    return pool
+
+
+def test_gateways_agree_on_the_home_of_a_conversation_that_none_of_them_has_seen() -> None:
+    gateways = [beside_others(seed) for seed in range(4)]
+    assert all(0.9 < gateway.affinity.others < 0.97 for gateway in gateways)
+    homes = set()
+    for number in range(1, 30):
+        decisions = [gateway.policy.choose((), conversation(number)) for gateway in gateways]
+        assert len({decision.target for decision in decisions if decision}) == 1
+        homes.add(decisions[0] and decisions[0].target)
+    assert len(homes) >= 6
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 10**6), st.integers(1, 8), st.floats(0, 1), st.floats(0, 4000), st.integers(0, 2**32))
+def test_a_home_is_worth_no_more_than_what_two_turns_would_compute_anew(
+    number: int, turns: int, others: float, reused: float, seed: int
+) -> None:
+    """What we see of reuse is our share of it, so it is scaled up; but in a short prompt little can be found."""
+    pool = Pool(*"abcdefgh", seed=seed)
+    affinity, prefix = pool.affinity, conversation(number, turns)
+    for step in range(seed % 4):
+        pool.send(conversation(number + step, turns))
+    affinity.others, affinity.reused = others, reused
+    for least in range(8):
+        found, hit = affinity._rivals(prefix, least)
+        home = [worth - there for _, there, worth in found if worth > there]
+        assert len(home) <= 1
+        for worth in home:
+            assert worth <= TURNS * others * (prefix.tokens - hit) + 1e-6
+            assert worth <= TURNS * reused * others / max(0.02, 1 - others) + 1e-6
+        if others >= 0.05 and reused > 1.0 and hit < prefix.tokens:
+            assert home
 
 
 @settings(max_examples=25, deadline=None)
