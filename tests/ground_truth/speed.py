@@ -20,7 +20,6 @@ from tests.ground_truth.speed_points import Point, closed_loop, points, stages
 from kilocard.core.statistics import percentile
 from kilocard.perf.operating_point import Expected
 from kilocard.perf.prior_numbers import PRIORS
-from kilocard.perf.priors import generation
 from kilocard.perf.profile import Profile
 
 #: with priors of their own
@@ -45,8 +44,8 @@ class Checked:
     @property
     def throughput(self) -> float:
         point = self.point
-        measured = (point.ttft_s or 0) + (point.tpot_s or 0) * (point.output - 1)
-        return measured / (self.told.ttft_s + self.told.tpot_s * (point.output - 1)) - 1
+        measured = (point.ttft_s or 0) + (point.tpot_s or 0) * (point.reply - 1)
+        return measured / (self.told.ttft_s + self.told.tpot_s * (point.reply - 1)) - 1
 
     @property
     def near_capacity(self) -> bool:
@@ -146,19 +145,7 @@ def report() -> str:
     return "\n\n".join(parts)
 
 
-def evidence() -> str:
-    """What belongs into prior_numbers.py."""
-    lines = []
-    for engine in PRIORS:
-        rows = [row for row in kept_apart(engine) if not row.near_capacity]
-        for key, some in groups(rows, lambda row: f"{generation(row.point.gpu)} {row.point.kind}").items():
-            found = spread(row.throughput for row in some)
-            lines.append(f"{engine} {key}: Evidence({found.rows}, {found.median:.3f}, {found.p90:.3f})")
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     print(report())
-    print()
-    print(evidence())
+    print(table("vLLM 0.15.1 at a rate", kept_apart_stages(), lambda row: f"{row.point.model} {row.point.layout}"))
     print(len(points()), "points in the file")

@@ -16,6 +16,11 @@ from kilocard.perf.quantization import Quantization, quantization
 from kilocard.perf.read_config import read_architecture
 from kilocard.perf.step_work import StepWork, step_work
 
+#: (prompt, output) of InferenceX's runs: lengths are even between 0.8 and 1 of these (its `--random-range-ratio 0.8`);
+#: the table's other runs, AIConfigurator's own, have the lengths that are printed
+RANGED = {(1024, 1024), (1024, 8192), (8192, 1024)}
+RANGED_MEAN = 0.9
+
 DATA = Path(__file__).parent.parent / "data" / "speed"
 
 
@@ -64,10 +69,35 @@ class Point:
         )  # fmt: skip
 
     @property
+    def family(self) -> str:
+        """Models of one shape: what the table calls DeepSeek-V3 are runs of R1, and V3.1 has its shape."""
+        return "DeepSeek-R1" if "/DeepSeek-" in self.model else self.model.split("/")[-1]
+
+    @property
+    def prompt(self) -> float:
+        """Mean prompt that ran."""
+        return self.input * (RANGED_MEAN if self._ranged else 1)
+
+    @property
+    def reply(self) -> float:
+        """Mean output that ran."""
+        return self.output * (RANGED_MEAN if self._ranged else 1)
+
+    @property
+    def _ranged(self) -> bool:
+        return self.source == "aic" and (self.input, self.output) in RANGED
+
+    @property
     def fold(self) -> int:
-        """0 or 1, by a checksum of the curve: whole curves, so that no point has a neighbour of its own curve in the
-        other fold."""
-        return zlib.crc32(self.curve.encode()) % 2
+        """0 or 1, by a checksum of the curve, of all versions: whole curves, so that no point has a neighbour of its
+        own curve in the other fold."""
+        whole = "|".join(
+            map(
+                str,
+                (self.engine, self.family, self.gpu_name, self.layout, self.quantization, self.input, self.output),
+            )
+        )
+        return zlib.crc32(whole.encode()) % 2
 
     @property
     def group(self) -> str:
@@ -194,13 +224,25 @@ def _point(row: dict[str, str]) -> Point:
 
 def closed_loop(engine: str) -> list[Point]:
     """Points of AIConfigurator's silicon table that the model can be asked: one tensor-parallel group on one machine,
-    weights that fit, room for one request in the cache."""
-    return [
+    weights that fit, room for one request in the cache. What stands there twice, under two names of a model or a
+    version, is one measurement (the same TTFT and TPOT to the last digit) and counts once."""
+    asked = [
         point
         for point in points()
         if point.source == "aic" and point.engine == engine and point.tpot_s and point.ttft_s
         and point.one_group and point.layout.tensor <= 8 and point.kv_tokens >= point.input + point.output
     ]  # fmt: skip
+    once: dict[tuple[object, ...], Point] = {}
+    for point in asked:
+        once.setdefault((*_load(point), point.ttft_s, point.tpot_s), point)
+    return list(once.values())
+
+
+def _load(point: Point) -> tuple[object, ...]:
+    return (
+        point.family, point.gpu_name, point.layout.tensor, point.quantization, point.input, point.output,
+        point.concurrency,
+    )  # fmt: skip
 
 
 def stages() -> list[Point]:

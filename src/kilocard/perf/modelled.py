@@ -25,6 +25,12 @@ from kilocard.perf.step_work import StepWork, step_work
 FALLBACK_ENGINE = "vllm"
 
 
+#: an indexer's time in a step, in layers. Counted, not fitted: some sixteen kernels a layer in SGLang's nsa_indexer.py
+#: (three projections and two quantisations before them, a norm, rotation of q and k and their copies, two Hadamard
+#: transforms, two quantisations, writing K, the heads' gate, the logits, the choice) beside about ten of a plain layer
+INDEXER_LAYERS = 1.6
+
+
 class Room(Protocol):
     """What is asked of perf.memory.Memory."""
 
@@ -117,10 +123,11 @@ def modelled_profile(
     evidence = known.evidence.get((generation(gpu), kind))
     error, error_p90 = expected_error(evidence, engine_known=prior is not None)
     basis = (
-        f"checked on {evidence.rows} rows of {generation(gpu)} GPUs and {kind} models: throughput off by "
-        f"{evidence.median:.0%} at the median, {evidence.p90:.0%} at the 90th percentile"
+        f"throughput off by {evidence.median:.0%} at the median, {evidence.p90:.0%} at the 90th percentile on "
+        f"{evidence.rows} rows of {evidence.models} {kind} model{'s' * (evidence.models > 1)} on {generation(gpu)} "
+        "GPUs, each by a fit that had not seen its model"
         if evidence
-        else f"no curve of {kind} models on {generation(gpu)} GPUs is known; shares of other generations stand in"
+        else f"too few curves of {kind} models on {generation(gpu)} GPUs are known; other GPUs' or models' stand in"
     )
     doubt = "" if prior else f" No curve of {engine} is known; {FALLBACK_ENGINE}'s priors stand in."
     return Profile(
@@ -180,6 +187,7 @@ def step_times(
     attention = work.pair_operations / (_peak(gpu, 16) * reach.attention * other.products)
     talk_token, talk_step = _talk(work, layout, reach, link, between)
     layers = work.layers * reach.layer_s * other.layer + work.expert_layers * reach.expert_layer_s
+    layers += work.indexed_layers * INDEXER_LAYERS * reach.layer_s * other.layer
     if work.latent:
         layers += work.layers * reach.latent_layer_s
     # all batches of a full pipeline but the first wait for it to fill: a prompt's chunks are its micro-batches

@@ -1,7 +1,7 @@
 """How much of a GPU engines reach: few numbers, fitted on public curves. `modelled.py` uses them.
 
-Fitted on curves kept apart from those that the errors are measured on; the program, the data and the error tables
-are in docs/speed-model.md. A share is of the data sheet's peak.
+The errors are of models that were kept out of the fit; the program, the data and the error tables are in
+docs/speed-model.md. A share is of the data sheet's peak.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a prior stands on: rows and curves it was checked on, none of them in the fit."""
+    """What a prior was checked on: rows of models, each predicted by a fit that had seen no row of its model."""
 
     rows: int
+    models: int
     #: relative error of throughput, shares
     median: float
     p90: float

@@ -46,6 +46,8 @@ class StepWork:
     pair_operations: float = 0.0
     layers: int = 0
     expert_layers: int = 0
+    #: with an indexer that chooses what attention reads (DeepSeek's sparse attention)
+    indexed_layers: int = 0
     #: collectives of one step: AllReduces (two a layer), and bytes of a token in each of them
     all_reduces: int = 0
     hidden_bytes: float = 0.0
@@ -123,11 +125,13 @@ def _mixer(work: StepWork, mixer: Mixer, layout: Layout, kv_bits: int) -> None:
                 work.sequence_bytes += kv * mixer.window
         case Latent():
             work.latent = True
+            work.indexed_layers += bool(mixer.index_heads)
             work.kv_bytes += (mixer.kv_rank + mixer.rope_dim) * size / data
             pair = mixer.nope_dim + mixer.rope_dim + mixer.value_dim
             work.pair_operations += 2 * mixer.heads / tensor * pair / data
         case Compressed():
             work.latent = True
+            work.indexed_layers += bool(mixer.index_heads)
             work.sequence_bytes += mixer.window * mixer.head_dim * size / data
             if mixer.ratio:
                 work.kv_bytes += mixer.head_dim * size / mixer.ratio / data

@@ -51,7 +51,7 @@ def test_a_profile_says_what_it_stands_on() -> None:
 
 def test_what_was_never_measured_has_a_wider_error_and_says_so() -> None:
     strange_card = modelled(SMALL, "L40S")
-    assert strange_card.error == 0.3 and "no curve of dense models on ada GPUs is known" in strange_card.note
+    assert strange_card.error == 0.3 and "too few curves of dense models on ada GPUs are known" in strange_card.note
     strange_engine = modelled(SMALL, "H100", engine="llamacpp")
     assert strange_engine.error == 0.4 and "No curve of llamacpp is known" in strange_engine.note
 
