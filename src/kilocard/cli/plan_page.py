@@ -55,7 +55,8 @@ def show(plan: Plan, *, model: str) -> None:
     if len(plan.growth) > 1:
         heading("How it grows")
         lines(
-            f"{step.replicas} replica{'s' * (step.replicas > 1)}, up to {step.up_to_rate_per_s:.3g} requests/s: {step.when}"
+            f"{step.replicas} replica{'s' * (step.replicas > 1)}, up to {step.up_to_rate_per_s:.3g} requests/s: "
+            f"{step.when}"
             for step in plan.growth
         )
     heading("What would change the answer")

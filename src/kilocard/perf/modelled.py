@@ -123,8 +123,8 @@ def modelled_profile(
     evidence = known.evidence.get((generation(gpu), kind))
     error, error_p90 = expected_error(evidence, engine_known=prior is not None)
     basis = (
-        f"the errors are of {evidence.rows} rows of {evidence.models} {kind} model{'s' * (evidence.models > 1)} on {generation(gpu)} "
-        "GPUs, each by a fit that had not seen its model"
+        f"the errors are of {evidence.rows} rows of {evidence.models} {kind} model{'s' * (evidence.models > 1)} on "
+        f"{generation(gpu)} GPUs, each by a fit that had not seen its model"
         if evidence
         else f"too few curves of {kind} models on {generation(gpu)} GPUs are known; other GPUs' or models' stand in"
     )
