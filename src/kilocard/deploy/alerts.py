@@ -7,6 +7,7 @@ file's own where it has them (scaling, scrape_interval), else said beside them.
 from __future__ import annotations
 
 import re
+from math import ceil
 from typing import Any
 
 from kilocard.metrics import names
@@ -89,7 +90,7 @@ def _nobody(model: ModelSpec) -> Rule:
         "30s",
         "requests for {{ $labels.model }} wait and no replica serves",
         "`kilocard status` has each replica's state and why; the engines' logs are named there.",
-        model=model.name,
+        model=_literal(model.name),
     )
 
 
@@ -98,7 +99,7 @@ def _waiting(pool: PoolSpec) -> Rule:
     return _ticket(
         "KilocardPoolQueues",
         f'avg by (pool) ({_name(names.REPLICA_WAITING)}{{pool="{_quoted(pool.name)}"}}) > {step.threshold:g}',
-        str(format_duration(step.for_seconds)),
+        str(format_duration(float(ceil(step.for_seconds)))),  # Prometheus knows no parts of a second
         f"{{{{ $value | humanize }}}} requests wait on each replica of {pool.name}",
         "It should be growing by now if it has `scaling`: `kilocard status` says why it is not.",
         pool=pool.name,
@@ -249,6 +250,11 @@ def _rule(alert: str, expr: str, after: str, summary: str, look: str, labels: di
         "labels": labels,
         "annotations": {"summary": summary, "description": look},
     }
+
+
+def _literal(text: str) -> str:
+    """Prometheus fills templates in, in labels too; braces of a name are meant as they are."""
+    return text.replace("{{", '{{ "{{" }}')
 
 
 def _quoted(text: str) -> str:

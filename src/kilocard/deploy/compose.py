@@ -14,18 +14,21 @@ from kilocard.core.errors import UsageError
 from kilocard.deploy.kubernetes.cluster_file import (
     ADMIN_PORT,
     CONFIG,
+    KEYS,
     LEAVES_SLOWLY,
     PORT,
     STATE,
+    TLS,
     cluster_text,
     secret_variables,
 )
+from kilocard.deploy.kubernetes.names import PREFIX, object_name
 from kilocard.deploy.replica import HUB_HOME, MODELS, SHM, Machines, Replica, is_path, replica
 from kilocard.deploy.replica import PORT as ENGINE_PORT
 from kilocard.deploy.target import Files, RenderOptions, Target
 from kilocard.deploy.yaml_text import yaml_text
 from kilocard.spec.model import ClusterSpec, PoolSpec
-from kilocard.spec.units import listen_address
+from kilocard.spec.units import Address, listen_address
 
 _HEAD = """\
 Written by `kilocard render compose`: change the cluster file and render again.
@@ -47,7 +50,7 @@ def render(spec: ClusterSpec, options: RenderOptions) -> Files:
     volumes: Thing = {"state": {}}
     for pool in spec.pools.values():
         if pool.exists:
-            pools[pool.name] = pool
+            pools[pool.name] = _elsewhere(pool)
             continue
         what = replica(spec, pool, own, _one_machine)
         names = [f"{_service(pool.name)}-{number}" for number in range(max(1, pool.replicas.min))]
@@ -85,8 +88,17 @@ def _one_machine(pool: PoolSpec, gpus: int) -> Machines:
 
 
 def _service(pool: str) -> str:
-    """Compose's names are host names too."""
-    return "".join(letter if letter.isalnum() else "-" for letter in pool.lower()).strip("-") or "pool"
+    """Compose's names are host names too, and two pools never share one."""
+    return object_name(pool).removeprefix(f"{PREFIX}-")
+
+
+def _elsewhere(pool: PoolSpec) -> PoolSpec:
+    if pool.service is not None:
+        raise UsageError(
+            f"pool {pool.name!r}: a Kubernetes Service ({pool.service}) can't be looked up from outside of Kubernetes: "
+            "give the pool `endpoints` or `dns`"
+        )
+    return pool
 
 
 def _found(pool: PoolSpec, names: list[str]) -> PoolSpec:
@@ -104,7 +116,7 @@ def _found(pool: PoolSpec, names: list[str]) -> PoolSpec:
 
 
 def _gateway(spec: ClusterSpec, image: str) -> Thing:
-    there = listen_address(spec.gateway.listen)
+    there, admin = listen_address(spec.gateway.listen), listen_address(spec.gateway.admin)
     drain = max(LEAVES_SLOWLY, spec.gateway.shutdown_delay) + spec.gateway.drain
     environment: Thing = {"KILOCARD_HOME": STATE, **dict.fromkeys(secret_variables(spec))}
     return {
@@ -112,9 +124,9 @@ def _gateway(spec: ClusterSpec, image: str) -> Thing:
         "command": ["kilocard", "gateway", f"{CONFIG}/cluster.yaml"],
         "environment": environment,
         "configs": [{"source": "cluster", "target": f"{CONFIG}/cluster.yaml"}],
-        "volumes": [f"state:{STATE}"],
+        "volumes": [f"state:{STATE}", *_folders(spec)],
         # the admin address changes things: this machine alone
-        "ports": [f"{there.port or PORT}:{PORT}", f"127.0.0.1:{ADMIN_PORT}:{ADMIN_PORT}"],
+        "ports": [f"{_published(there)}:{PORT}", f"127.0.0.1:{admin.port or ADMIN_PORT}:{ADMIN_PORT}"],
         "stop_grace_period": f"{int(drain) + 30}s",
         "restart": "unless-stopped",
         "read_only": True,
@@ -134,6 +146,21 @@ def _gateway(spec: ClusterSpec, image: str) -> Thing:
             "retries": 3,
         },
     }
+
+
+def _folders(spec: ClusterSpec) -> list[str]:
+    """Beside compose.yaml, for what no rendered file may show; they are followed when they change."""
+    folders = [(spec.gateway.tls, "tls", TLS), (spec.gateway.keys_file, "keys", KEYS)]
+    return [f"./{here}:{there}:ro" for wanted, here, there in folders if wanted is not None]
+
+
+def _published(there: Address) -> str:
+    """The address of this machine at which the cluster file has the gateway listen; a name is no such address."""
+    port = there.port or PORT
+    everywhere = there.host in {"0.0.0.0", "::"}  # noqa: S104  # only compared
+    numbers = ":" in there.host or there.host.replace(".", "").isdecimal()
+    host = "127.0.0.1" if there.host == "localhost" else there.host if numbers and not everywhere else ""
+    return str(Address(host, port)) if host else str(port)
 
 
 def _engine(what: Replica, gpus: Iterator[int]) -> Thing:

@@ -18,6 +18,8 @@ LISTEN = "0.0.0.0:8080"
 class RenderOptions:
     """What belongs to one rendering and not to the cluster: the same file is rendered for several places."""
 
+    #: Kubernetes: where the objects will be, if the cluster file's `kubernetes.namespace` does not say it
+    namespace: str | None = None
     #: version of kilocard that the rendered files run, for image tags
     version: str = "latest"
     #: proxies: host:port where they listen

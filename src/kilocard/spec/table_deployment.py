@@ -22,7 +22,16 @@ PLACEMENT = Section(
     (
         Key(
             "node_selector",
-            Named(Text(may_be_empty=True), "label", r"\S+", "use a node label's name"),
+            Named(
+                Text(
+                    pattern=_TAINT_VALUE,
+                    advice="write what a node's label can have: at most 63 letters, digits, dots, - and _",
+                    may_be_empty=True,
+                ),
+                "label",
+                _TAINT_KEY,
+                "use a node label's name, as gpu-type or example.com/gpu-type",
+            ),
             "Labels that a node must have.",
         ),
         Key(

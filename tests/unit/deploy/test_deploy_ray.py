@@ -192,3 +192,28 @@ def test_the_head_may_keep_what_it_knows_in_redis() -> None:
     assert kuberay(text)["RayCluster"]["spec"]["gcsFaultToleranceOptions"] == {"redisAddress": "redis:6379"}
     assert "export RAY_REDIS_ADDRESS=redis:6379" in rendered(text)["machines/head.sh"]
     assert "RAY_REDIS_ADDRESS" not in rendered(text)["machines/worker-2-gpus.sh"]
+
+
+def test_pools_and_machines_that_resemble_each_other_are_told_apart() -> None:
+    """One group or script would take the other's place, in silence."""
+    pool = "{engine: vllm, version: 0.32.0, model: m/m, placement: {node_selector: {%s: A100}}}"
+    text = "gateway: {allow_open: true}\npools:\n" + "".join(
+        f"  {name}: {pool % key}\n" for name, key in (("a.b", "card"), ("a-b", "gpu"), ("A_b", "gpu"))
+    )
+    groups = [group["groupName"] for group in kuberay(text)["RayCluster"]["spec"]["workerGroupSpecs"]]
+    assert len(set(groups)) == 3 and "a-b" in groups
+    scripts = [text for file, text in rendered(text).items() if file.startswith("machines/worker-")]
+    assert len(scripts) == 2 and {"card=A100", "gpu=A100"} == {
+        line.partition("--labels=")[2].split()[0]
+        for script in scripts
+        for line in script.splitlines()
+        if "--labels" in line
+    }
+
+
+def test_a_gateway_on_kuberay_may_look_for_services_only_where_a_pool_names_one() -> None:
+    assert "Role" not in kuberay(file="gateway")
+    asks = kuberay(POOL + "  other: {engine: vllm, service: 'vllm:http'}\n", "gateway")
+    assert asks["Role"]["rules"][0]["resources"] == ["endpointslices"]
+    body = asks["StatefulSet"]["spec"]["template"]["spec"]
+    assert body["serviceAccountName"] == "kilocard-gateway" and "automountServiceAccountToken" not in body

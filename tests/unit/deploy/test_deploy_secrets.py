@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from clusters import cluster, environment, pool
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.deploy.clusters import cluster, environment, pool
 
 from kilocard.core.errors import UsageError
 from kilocard.deploy.kubernetes.cluster_file import secret_variables

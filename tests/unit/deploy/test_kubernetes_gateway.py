@@ -10,6 +10,8 @@ from clusters import cluster, everything, rendered
 from tests.golden_cases import CLUSTERS
 
 from kilocard.core.errors import UsageError
+from kilocard.deploy.target import RenderOptions
+from kilocard.deploy.targets import target
 from kilocard.spec.load import load
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.parse import parse
@@ -148,3 +150,27 @@ def test_only_prometheus_reaches_the_admin_address() -> None:
 def test_the_golden_config_is_a_cluster_file() -> None:
     spec = load(CLUSTERS / "fleet.yaml")
     assert yaml.safe_load(file_of(spec))["pools"].keys() == spec.pools.keys()
+
+
+OTHERS = """a: {engine: vllm, service: 'team/b:http'}
+c: {engine: vllm, service: 'team/d'}
+e: {engine: vllm, service: 'llm/f'}"""
+
+
+def test_the_gateway_may_look_into_the_namespaces_that_pools_name() -> None:
+    spec = cluster(OTHERS, "kubernetes: {namespace: llm}")
+    there = [thing for thing in everything(spec) if thing["metadata"].get("namespace") == "team"]
+    assert [thing["kind"] for thing in there] == ["Role", "RoleBinding"]
+    assert there[0]["rules"][0]["resources"] == ["endpointslices"]
+    assert there[1]["subjects"] == [{"kind": "ServiceAccount", "name": "kilocard-gateway", "namespace": "llm"}]
+
+
+def test_who_looks_into_another_namespace_has_to_be_known() -> None:
+    with pytest.raises(UsageError, match=r"pool 'a': .* namespace team, .* say kubernetes\.namespace"):
+        everything(cluster(OTHERS))
+
+
+def test_a_chart_looks_into_other_namespaces_from_that_of_its_release() -> None:
+    text = target("helm").render(cluster(OTHERS), RenderOptions(version="1.2.3"))["templates/gateway.yaml"]
+    bindings = [part for part in text.split("---") if "kind: RoleBinding" in part and "namespace: team" in part]
+    assert len(bindings) == 1 and "namespace: {{ .Release.Namespace }}" in bindings[0]

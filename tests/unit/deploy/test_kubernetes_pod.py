@@ -9,7 +9,7 @@ from clusters import body, cluster, container, environment, everything, pool, re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilocard.core.errors import UsageError
+from kilocard.core.errors import SpecError, UsageError
 
 
 def test_gpus_stand_in_limits_only_and_once() -> None:
@@ -181,3 +181,11 @@ def test_a_pod_has_few_rights() -> None:
     assert found["automountServiceAccountToken"] is False
     assert found["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
     assert found["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(
+    "label", ["gpu-type: A100 80G", "gpu-type: 'a,b=c'", "'gpu type': A100", f"a: {'x' * 64}", "a: '-'"]
+)
+def test_what_no_node_can_have_as_a_label_is_said_before_anything_is_applied(label: str) -> None:
+    with pytest.raises(SpecError, match="node_selector"):
+        pool(f"placement: {{node_selector: {{{label}}}}}")

@@ -139,7 +139,7 @@ def test_a_budget_never_blocks_the_emptying_of_a_node() -> None:
 
 
 def test_pools_that_exist_have_no_objects() -> None:
-    spec = cluster("a: {engine: external, endpoints: ['http://h:1']}\nb: {engine: external, service: team/b:http}")
+    spec = cluster("a: {engine: external, endpoints: ['http://h:1']}\nb: {engine: external, service: b:http}")
     assert {thing["metadata"]["name"] for thing in everything(spec)} == {"kilocard-gateway"}
 
 

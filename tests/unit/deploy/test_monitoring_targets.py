@@ -98,3 +98,19 @@ def test_several_gateways_are_scraped_and_asked_for_engines() -> None:
 def test_an_admin_port_that_nobody_knows_is_asked_for() -> None:
     with pytest.raises(UsageError, match="--admin host:port"):
         files("prometheus", 'gateway: {admin: "127.0.0.1:0"}\npools: {a: {engine: vllm, model: m/m}}')
+
+
+def test_prometheus_does_not_fill_in_what_looks_like_a_template_in_a_name() -> None:
+    name = "a {{ $labels.x }} {{{b}}"
+    cluster = (
+        f"gateway: {{allow_open: true}}\nmodels: {{'{name}': {{pool: a}}}}\npools: {{a: {{engine: vllm, model: m/m}}}}"
+    )
+    (rule,) = [rule for rule in rules(cluster) if rule["alert"] == "KilocardModelWithoutReplica"]
+    assert rule["labels"]["model"].replace('{{ "{{" }}', "{{") == name
+    assert "{{" not in rule["labels"]["model"].replace('{{ "{{" }}', "")
+
+
+@pytest.mark.parametrize(("waits", "told"), [("45s", "45s"), ("90.5s", "1m31s"), ("250ms", "1s"), ("36h", "1d12h")])
+def test_prometheus_is_told_whole_seconds(waits: str, told: str) -> None:
+    (rule,) = [rule for rule in rules(CLUSTER.replace("45s", waits)) if rule["alert"] == "KilocardPoolQueues"]
+    assert rule["for"] == told

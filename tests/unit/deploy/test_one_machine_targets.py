@@ -44,7 +44,43 @@ def test_an_engine_has_as_long_to_end_as_its_requests() -> None:
 def test_nobody_but_the_gateway_reaches_an_engine_and_only_this_machine_the_admin_address() -> None:
     made = services(pool(""))
     assert "ports" not in made["a-0"]
-    assert made["gateway"]["ports"] == ["8000:8000", "127.0.0.1:8001:8001"]
+    assert made["gateway"]["ports"] == ["127.0.0.1:8000:8000", "127.0.0.1:8001:8001"]
+
+
+@pytest.mark.parametrize(
+    ("gateway", "ports"),
+    [
+        ("listen: 0.0.0.0:80", ["80:8000", "127.0.0.1:8001:8001"]),
+        ("listen: '[::]:8001', admin: 127.0.0.1:9001", ["8001:8000", "127.0.0.1:9001:8001"]),
+        ("listen: 10.0.0.5:8000, admin: 0.0.0.0:9001", ["10.0.0.5:8000:8000", "127.0.0.1:9001:8001"]),
+        ("listen: '[::1]:8000'", ["[::1]:8000:8000", "127.0.0.1:8001:8001"]),
+        ("listen: localhost:8000", ["127.0.0.1:8000:8000", "127.0.0.1:8001:8001"]),
+        ("listen: gpu1.example.com:8000", ["8000:8000", "127.0.0.1:8001:8001"]),
+    ],
+)
+def test_the_gateway_is_published_where_the_cluster_file_has_it_listen(gateway: str, ports: list[str]) -> None:
+    spec = parse(yaml.safe_load(f"gateway: {{allow_open: true, {gateway}}}\n{pool('')}"))
+    made = yaml.safe_load(target("compose").render(spec, RenderOptions())["compose.yaml"])
+    assert made["services"]["gateway"]["ports"] == ports
+
+
+def test_pools_whose_names_differ_only_in_signs_are_services_of_their_own() -> None:
+    names = ["qwen.7b", "qwen-7b", "Qwen_7B", "q" * 100]
+    cluster = "pools:\n" + "".join(f"  {name}: {{engine: vllm, version: 0.32.0, model: m/m}}\n" for name in names)
+    made = services(cluster)
+    assert len(made) == 1 + len(names) and "qwen-7b-0" in made
+    assert all(len(name) <= 63 for name in made), "host names are no longer"
+    asked = yaml.safe_load(files("compose", cluster)["cluster.yaml"])["pools"]
+    assert {f"http://{name}:8000" for name in made if name != "gateway"} == {
+        endpoint for one in asked.values() for endpoint in one["endpoints"]
+    }
+
+
+def test_certificates_and_keys_are_folders_beside_the_file() -> None:
+    gateway = "gateway: {allow_open: true, tls: {certificate: a, key: b}, keys_file: k.yaml}\ntenants: {t: {}}"
+    spec = parse(yaml.safe_load(f"{gateway}\n{pool('')}"))
+    made = yaml.safe_load(target("compose").render(spec, RenderOptions())["compose.yaml"])["services"]["gateway"]
+    assert made["volumes"][1:] == ["./tls:/etc/kilocard-tls:ro", "./keys:/etc/kilocard-keys:ro"]
 
 
 def test_a_dollar_is_a_dollar_and_a_secret_is_the_shells() -> None:
@@ -59,11 +95,24 @@ def test_a_dollar_is_a_dollar_and_a_secret_is_the_shells() -> None:
     [
         ("gpus: {tensor: 8, pipeline: 2}", "needs 16 GPUs and a machine has 8"),
         ("model: /data/m", "write model: /models/"),
+        ("model: ./m", "is a file or folder of this machine"),
+        ("model: ~/m", "write an absolute path, as /models/m"),
+        ("model: a, engine: emulated, profile: ./mine.yaml", "profile ./mine.yaml is a file of this machine"),
+        ("model: m.gguf, engine: llamacpp, image: x", "model m.gguf is a file or folder of this machine"),
+        ("engine: external, service: team/b", "can't be looked up from outside of Kubernetes"),
     ],
 )
 def test_what_compose_cannot_do_is_said(keys: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        services(pool(keys).replace("model: m/m, model", "model"))
+        services(written(keys))
+
+
+def written(keys: str) -> str:
+    """A pool `a` where keys come twice: the last one counts."""
+    given = {"engine": "vllm", "version": "0.32.0", "model": "m/m"} | yaml.safe_load(f"{{{keys}}}")
+    if given["engine"] == "external":
+        del given["model"], given["version"]
+    return yaml.safe_dump({"pools": {"a": given}})
 
 
 def test_the_unit_waits_for_the_gateways_drain_and_then_for_the_slowest_engines() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from kilocard.deploy.helm.knobs import knobs, marked
@@ -17,6 +18,8 @@ _HEAD = "Written by `kilocard render helm`. Change the cluster file and render a
 _VALUES_HEAD = """\
 The cluster file. What values.schema.json lets you change, a release may set (-f, --set); for the rest change the
 cluster file and render the chart again. Passwords and tokens come from Secrets, never from here."""
+#: in place of the namespace, until the template is written
+_RELEASE = "zqnamespacezq"
 _NOTES = """\
 kilocard {{ .Chart.AppVersion }} in namespace {{ .Release.Namespace }}.
 
@@ -28,8 +31,9 @@ Then ask SCHEME://127.0.0.1:8000/v1/models. Replicas are ready when their weight
 
 
 def render(spec: ClusterSpec, options: RenderOptions) -> Files:
-    document = values(spec, options)
-    found = knobs(document, options)
+    release = replace(options, namespace=_RELEASE)
+    document = values(spec, release)
+    found = knobs(document, release)
     scheme, port = ("http", "80") if spec.gateway.tls is None else ("https", "443")
     chart: dict[str, Any] = {
         "apiVersion": "v2",
@@ -47,8 +51,8 @@ def render(spec: ClusterSpec, options: RenderOptions) -> Files:
         "values.schema.json": json.dumps(values_schema(document, found), indent=2, ensure_ascii=False) + "\n",
         "templates/NOTES.txt": _NOTES.replace("SERVICE_PORT", port).replace("SCHEME", scheme),
     }
-    for file, things in marked(document, found, options).items():
-        files[f"templates/{file}"] = template(things, found, _HEAD)
+    for file, things in marked(document, found, release).items():
+        files[f"templates/{file}"] = template(things, found, _HEAD).replace(_RELEASE, "{{ .Release.Namespace }}")
     return files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+from kilocard.core.errors import UsageError
 from kilocard.deploy.kubernetes.cluster_file import (
     ADMIN_PORT,
     CONFIG,
@@ -36,9 +37,17 @@ _CALM = 300
 _USER = 65532
 
 
-def gateway_objects(spec: ClusterSpec, own_image: str) -> list[Object]:
+def gateway_objects(spec: ClusterSpec, own_image: str, namespace: str | None) -> list[Object]:
+    """`namespace`: where they will be; None: nobody knows."""
     count = spec.kubernetes.gateways
-    found = [config(spec), *account(), deployment(spec, own_image), service(spec), budget(NAME, LABELS), policy(spec)]
+    found = [
+        config(spec),
+        *account(spec, namespace),
+        deployment(spec, own_image),
+        service(spec),
+        budget(NAME, LABELS),
+        policy(spec),
+    ]
     if count.min < count.max:
         found.append(autoscaler(spec))
     if spec.kubernetes.pod_monitors:
@@ -55,15 +64,45 @@ def config(spec: ClusterSpec, *, found_by_service: bool = True) -> Object:
     }
 
 
-def account() -> list[Object]:
-    """Who the gateway is, and the one thing that it may do: read where replicas are."""
+def account(spec: ClusterSpec, namespace: str | None) -> list[Object]:
+    """Who the gateway is, and the one thing that it may do: read where replicas are, also in other namespaces that
+    pools' `service` names.
+
+    Raises UsageError for one of those where `namespace`, from which the gateway would look there, is not known.
+    """
     rules = [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}]
     rbac = "rbac.authorization.k8s.io"
-    return [
+    role: Object = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata(NAME, LABELS), "rules": rules}
+    found: list[Object] = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(NAME, LABELS)},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata(NAME, LABELS), "rules": rules},
+        role,
         binding(NAME, LABELS),
     ]
+    for elsewhere, pool in _namespaces(spec).items():
+        if namespace is None:
+            raise UsageError(
+                f"pool {pool!r}: its Service is in the namespace {elsewhere}, and only who is known can be given the "
+                "right to look there: say kubernetes.namespace, where the gateway will be"
+            )
+        if elsewhere != namespace:
+            there = {"name": NAME, "namespace": elsewhere, "labels": LABELS}
+            found += [{**role, "metadata": there}, _bound(binding(NAME, LABELS), there, namespace)]
+    return found
+
+
+def _namespaces(spec: ClusterSpec) -> dict[str, str]:
+    """Those that pools' Services name → the first such pool."""
+    found: dict[str, str] = {}
+    for pool in spec.pools.values():
+        space, slash, _ = (pool.service or "").partition("/")
+        if slash:
+            found.setdefault(space, pool.name)
+    return found
+
+
+def _bound(made: Object, there: Object, namespace: str) -> Object:
+    subjects = [{**subject, "namespace": namespace} for subject in made["subjects"]]
+    return {**made, "metadata": there, "subjects": subjects}
 
 
 def binding(name: str, labels: Object) -> Object:

@@ -39,7 +39,7 @@ def objects(spec: ClusterSpec, options: RenderOptions) -> dict[str, list[Object]
         ]
     if spec.kubernetes.model_cache.size is not None:
         found["models.yaml"] = [claim(spec.kubernetes.model_cache)]
-    found["gateway.yaml"] = gateway_objects(spec, own)
+    found["gateway.yaml"] = gateway_objects(spec, own, spec.kubernetes.namespace or options.namespace)
     if spec.kubernetes.controller:
         scaled = [one for one in started if one.pool.scaling is not None]
         if controller := controller_objects(scaled, own):

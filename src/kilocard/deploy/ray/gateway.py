@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kilocard.deploy.kubernetes.cluster_file import ADMIN_PORT, PORT
-from kilocard.deploy.kubernetes.gateway import LABELS, NAME, config, deployment, service
+from kilocard.deploy.kubernetes.gateway import LABELS, NAME, account, config, deployment, service
 from kilocard.deploy.kubernetes.names import object_name
 from kilocard.deploy.kubernetes.pool import budget, monitoring
 from kilocard.spec.model import ClusterSpec
@@ -18,10 +18,13 @@ HEAD = {"ray.io/node-type": "head"}
 
 
 def gateway_objects(spec: ClusterSpec, own_image: str) -> list[Object]:
-    """ConfigMap, StatefulSet, its two Services and guards. They need no rights: they ask Kubernetes nothing."""
+    """ConfigMap, StatefulSet, its two Services and guards. They need rights only where pools name Kubernetes Services:
+    of Ray's replicas the controller tells them."""
+    asks = any(pool.service is not None for pool in spec.pools.values())
     return [
         config(spec, found_by_service=False),
-        _stateful_set(spec, own_image),
+        *(account(spec, spec.kubernetes.namespace) if asks else []),
+        _stateful_set(spec, own_image, asks),
         service(spec),
         _admin_service(),
         budget(NAME, LABELS),
@@ -34,11 +37,13 @@ def admin_urls(spec: ClusterSpec) -> list[str]:
     return [f"http://{NAME}-{number}.{ADMIN}:{ADMIN_PORT}" for number in range(spec.kubernetes.gateways.min)]
 
 
-def _stateful_set(spec: ClusterSpec, own_image: str) -> Object:
+def _stateful_set(spec: ClusterSpec, own_image: str, asks: bool) -> Object:
     made = deployment(spec, own_image)
     body = made["spec"]
-    pod = {**body["template"]["spec"], "automountServiceAccountToken": False}
-    del pod["serviceAccountName"]
+    pod = dict(body["template"]["spec"])
+    if not asks:
+        pod["automountServiceAccountToken"] = False
+        del pod["serviceAccountName"]
     return {
         **made,
         "kind": "StatefulSet",

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 from kilocard.deploy.kubernetes.cluster_file import CONFIG, STATE
-from kilocard.deploy.kubernetes.names import label, object_name
+from kilocard.deploy.kubernetes.names import PREFIX, label, object_name
 from kilocard.deploy.kubernetes.pod import GPU, pod
 from kilocard.deploy.kubernetes.quantities import cores, quantity
 from kilocard.deploy.ray.cluster_file import POOL_LABEL, controller_text
@@ -134,7 +134,7 @@ def worker(spec: ClusterSpec, replica: Replica) -> Object:
             volume["emptyDir"]["sizeLimit"] = quantity(shm(spec, replica))
     template["metadata"] = {"labels": template["metadata"]["labels"]}  # its metrics page is on a port that Ray gives
     return {
-        "groupName": label(pool.name).lower().replace("_", "-").replace(".", "-"),
+        "groupName": object_name(pool.name).removeprefix(f"{PREFIX}-"),
         "replicas": pool.replicas.min * each.count,
         "minReplicas": pool.replicas.min * each.count,
         "maxReplicas": pool.replicas.max * each.count,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from math import ceil
 
 from kilocard.core.errors import UsageError
@@ -73,10 +75,27 @@ def machines(replicas: Sequence[Replica]) -> list[Machines]:
     found = []
     for (gpus, labels), ones in sorted(kinds.items(), key=lambda kind: (-kind[0][0], kind[0][1])):
         wanted = sum(one.pool.replicas.max * one.machines.count * one.machines.gpus for one in ones)
-        name = "-".join([f"{gpus}-gpus" if gpus != 1 else "1-gpu", *(value for _, value in labels)])
+        name = _name(gpus, labels)
         pools = tuple(one.pool.name for one in ones)
         found.append(Machines(name, gpus, labels, pools, max(1, ceil(wanted / gpus)) if gpus else 1))
-    return found
+    return _told_apart(found)
+
+
+def _name(gpus: int, labels: tuple[tuple[str, str], ...]) -> str:
+    """Stands in a file's name. Of the labels the values say most."""
+    return "-".join([f"{gpus}-gpus" if gpus != 1 else "1-gpu", *(value for _, value in labels if value)])
+
+
+def _told_apart(found: list[Machines]) -> list[Machines]:
+    """A short hash for kinds whose labels have the same values under other names: each has a file of its own, also
+    where a file system does not care for capitals."""
+    times = Counter(one.name.lower() for one in found)
+    return [
+        one
+        if times[one.name.lower()] == 1
+        else replace(one, name=f"{one.name}-{sha256(repr(one.labels).encode()).hexdigest()[:8]}")
+        for one in found
+    ]
 
 
 def _per_machine(pool: PoolSpec) -> int:
