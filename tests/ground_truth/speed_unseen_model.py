@@ -1,6 +1,6 @@
 """The harder question: a model of which no point was in the fit, on any GPU and any engine. Fits anew without each.
 
-    python -m tests.ground_truth.speed_unseen_model      # some minutes
+    python -m tests.ground_truth.speed_unseen_model      # half an hour
     python -m tests.ground_truth.speed_unseen_model gpu  # the same for a GPU that no fit has seen
 
 Models of one shape are left out together: what the table calls DeepSeek-V3 are runs of R1.

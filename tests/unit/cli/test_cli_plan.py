@@ -116,6 +116,18 @@ def test_what_is_written_is_a_cluster_file(model: str, tmp_path: Path) -> None:
     assert yaml.safe_load(path.read_text())["pools"]["llama-8b"]["args"]["max-num-seqs"] >= 16
 
 
+def test_errors_and_what_they_mean_in_replicas_are_in_the_file_and_in_the_document(model: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    found = plan(model, "--gpu", "A100-80GB", "--rate", "30", "--output", "400", "--write", str(path))
+    provenance, replicas = found["provenance"], found["choice"]["replicas"]
+    assert 0 < provenance["speed_error"] <= provenance["speed_error_p90"]
+    within = provenance["replicas_within"]
+    assert within["p90"][0] <= within["median"][0] <= replicas <= within["median"][1] <= within["p90"][1]
+    first = path.read_text().splitlines()[0]
+    assert first.startswith(f"# Planned with speed modelled: {replicas} replica")
+    assert "within the 90th percentile's" in first
+
+
 def test_the_page_says_what_to_run_why_and_what_would_change_it(model: str) -> None:
     found = CliRunner().invoke(app, ["plan", model, "--gpu", "A100-80GB", "--rate", "10", "--output", "300"])
     assert found.exit_code == 0
