@@ -24,6 +24,10 @@ GATEWAY_KEEP_ALIVE = 0.8
 AFTER_GATEWAY = 30
 #: failures in a row, and seconds without requests then, of a server that does not answer
 FAILURES, REST = 2, 10
+#: bytes of a request's head that Envoy takes at most; a buffer of the size for each connection is no joke elsewhere
+LARGEST_HEAD = 8 * 2**20
+#: seconds, 24 days: the most that HAProxy counts
+LONGEST_SILENCE = 24 * 86_400
 #: parts into which a pool's weight is shared out over its servers
 _WEIGHTS = 100
 
@@ -75,6 +79,11 @@ class Front:
 def front(spec: ClusterSpec, options: RenderOptions) -> Front:
     """Raises UsageError for what no proxy can do: see `_replicas`, and TLS between proxy and gateway."""
     gateway = spec.gateway
+    if gateway.limits.header > LARGEST_HEAD:
+        raise UsageError(
+            f"gateway.limits.header is {gateway.limits.header:,} bytes, and proxies take heads of "
+            f"{LARGEST_HEAD:,} at most: lower it"
+        )
     if options.direct:
         servers, keep_alive, after = _replicas(spec), ENGINE_KEEP_ALIVE, 0
     else:
@@ -91,8 +100,8 @@ def front(spec: ClusterSpec, options: RenderOptions) -> Front:
         direct=options.direct,
         body=gateway.limits.body,
         header=gateway.limits.header,
-        connect=max(1, ceil(gateway.timeouts.connect)),
-        silence=ceil(gateway.timeouts.total) + after,
+        connect=min(max(1, ceil(gateway.timeouts.connect)), LONGEST_SILENCE),
+        silence=min(ceil(gateway.timeouts.total) + after, LONGEST_SILENCE),
         keep_alive=keep_alive,
     )
 

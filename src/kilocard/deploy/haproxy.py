@@ -32,6 +32,8 @@ defaults
   timeout client {silence}s
   # Before the first token nothing comes, for as long as the prompt and the queue take.
   timeout server {silence}s
+  # Where a server has its bound of requests: as long as the client would wait for the first token.
+  timeout queue {silence}s
   timeout http-request 30s
   timeout http-keep-alive 75s
   # Another server only where none got the request.
@@ -93,7 +95,8 @@ def _server(server: Server) -> str:
     settings = f" weight {server.weight}" if server.weight != 100 else ""
     settings += f" maxconn {server.most}" if server.most is not None else ""
     if server.several:
-        return f"  server-template {server.name}- {MOST_ADDRESSES} {server.at} resolvers system{settings}"
+        place = f"{server.name}- {MOST_ADDRESSES} {server.at}"
+        return f"  server-template {place} resolvers system init-addr last,libc,none{settings}"
     return f"  server {server.name} {server.at}{settings}"
 
 

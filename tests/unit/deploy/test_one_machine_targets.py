@@ -126,3 +126,30 @@ def test_a_unit_of_a_gateway_alone_starts_no_engines() -> None:
     unit = files("systemd", 'pools: {a: {engine: vllm, endpoints: ["http://10.0.0.1:8000"]}}')["kilocard.service"]
     assert "kilocard gateway /etc/kilocard/cluster.yaml\n" in unit and "OOMPolicy" not in unit
     assert "TimeoutStopSec=150\n" in unit
+
+
+def unit(gateway: str) -> list[str]:
+    spec = parse(yaml.safe_load(f"gateway: {{allow_open: true, {gateway}}}\n{pool('')}"))
+    return target("systemd").render(spec, RenderOptions())["kilocard.service"].splitlines()
+
+
+def test_a_unit_may_take_a_low_port_where_the_gateway_has_one() -> None:
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in unit("listen: 0.0.0.0:443")
+    assert not [line for line in unit("listen: 0.0.0.0:8443") if "CAP_NET" in line]
+
+
+def test_a_unit_may_write_where_the_gateway_does() -> None:
+    lines = unit("access_log: /var/log/kilocard/access.log, record: '/srv/a %b/log', store: /var/lib/kilocard/k.db")
+    assert "LogsDirectory=kilocard" in lines and 'ReadWritePaths="/srv/a %%b"' in lines
+    assert len([line for line in lines if line.startswith(("LogsDirectory", "ReadWritePaths"))]) == 2
+    assert not [line for line in unit("access_log: '-'") if line.startswith(("LogsDirectory", "ReadWritePaths", "#-"))]
+
+
+def test_a_unit_gets_no_line_from_a_path() -> None:
+    lines = unit('access_log: "/srv/a\\nExecStartPre=/bin/evil/x"')
+    assert not [line for line in lines if line.startswith("ExecStartPre")]
+
+
+def test_a_unit_sees_homes_only_where_the_cluster_file_names_one() -> None:
+    assert "ProtectHome=yes" in unit("shutdown_delay: 0s")
+    assert "ProtectHome=read-only" in unit("tls: {certificate: /home/me/c.pem, key: /home/me/k.pem}")

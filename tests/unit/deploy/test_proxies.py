@@ -99,3 +99,19 @@ def test_engines_with_different_health_pages_are_only_asked_whether_they_listen(
 def test_what_a_proxy_cannot_do_is_said(name: str, cluster: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         text(name, cluster, **options)
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy"])
+def test_a_head_that_no_proxy_takes_is_refused(name: str) -> None:
+    spec = parse(
+        yaml.safe_load("gateway: {limits: {header: 16MiB}}\npools: {m: {engine: external, endpoints: ['http://h:1']}}")
+    )
+    with pytest.raises(UsageError, match=r"limits\.header is 16,777,216 bytes"):
+        target(name).render(spec, RenderOptions())
+
+
+def test_haproxy_waits_for_no_longer_than_it_can_count() -> None:
+    spec = parse(yaml.safe_load("gateway: {timeouts: {total: 366d}}\npools: {m: {engine: external, dns: 'h:1'}}"))
+    text = target("haproxy").render(spec, RenderOptions(direct=True))["haproxy.cfg"]
+    assert "timeout server 2073600s" in text and "timeout queue 2073600s" in text
+    assert "init-addr last,libc,none" in text, "it starts, and looks again, where the name has no address yet"
