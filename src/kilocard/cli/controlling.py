@@ -23,7 +23,7 @@ from kilocard.controller.memory import MemoryFile
 from kilocard.controller.meters import ControllerMeters
 from kilocard.controller.sources import AdminPages
 from kilocard.controller.view import view
-from kilocard.core.errors import UsageError
+from kilocard.core.errors import BackendError, UsageError
 from kilocard.engines.registry import engine
 from kilocard.gateway.reloader import Reloaded
 from kilocard.metrics.render import Registry
@@ -76,13 +76,22 @@ class ControlledCluster:
         self._one_change_at_a_time = asyncio.Lock()
 
     async def lead(self, told: Callable[[str], None]) -> None:
-        """Wait until the lease is ours. `told` hears once who has it."""
+        """Wait until the lease is ours. `told` hears once who has it. Raises BackendError where it can't be asked."""
         said = ""
-        while not await asyncio.to_thread(self.lease.take, wall_clock()):
+        while not await asyncio.to_thread(self._take):
             who = str(self.lease.holder() or "another controller leads")
             if who != said:
                 told(said := who)
             await asyncio.sleep(TRY_EVERY)
+
+    def _take(self) -> bool:
+        try:
+            return self.lease.take(wall_clock())
+        except OSError as error:
+            raise BackendError(
+                f"the lease {self.lease.path} can't be asked: {error.strerror or error}; gateway.store has to be in a "
+                "folder where files can be made"
+            ) from error
 
     async def start(self) -> None:
         """Raises KilocardError where the backend can't begin; nothing is left running then."""

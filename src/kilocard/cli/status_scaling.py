@@ -17,6 +17,10 @@ def lines(scaling: dict[str, Any]) -> Iterator[str]:
     controller = scaling["controller"]
     if not controller["leads"]:
         leader = controller["leader"]
+        if controller["errors"].get("lease") and not leader:
+            yield "controller [red]does not decide[/]: its lease can't be asked"
+            yield from _events(scaling)
+            return
         who = f"pid {leader['pid']} on {leader['host']}" if leader else "another one"
         yield f"controller [yellow]stands by[/]: {escape(who)} leads"
         return
@@ -31,6 +35,10 @@ def lines(scaling: dict[str, Any]) -> Iterator[str]:
         yield f"  [red]{escape(problem)}[/]"
     for pool in scaling["pools"]:
         yield from _pool(pool)
+    yield from _events(scaling)
+
+
+def _events(scaling: dict[str, Any]) -> Iterator[str]:
     for event in scaling["events"][:EVENTS]:
         colour = _COLOURS.get(event["kind"], "dim")
         what = " ".join(part for part in (event["replica"] or event["pool"], event["kind"]) if part)

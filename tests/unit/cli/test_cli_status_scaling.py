@@ -55,3 +55,10 @@ def test_what_can_not_be_started_yet_and_what_was_done_last() -> None:
 def test_a_pool_at_zero_and_one_that_nobody_has_looked_at() -> None:
     assert "scaling p: no replica, wants 3" in shown(replicas={"ready": 0})
     assert "scaling p (1–8): not decided yet" in shown(wanted=None)
+
+
+def test_a_lease_that_cant_be_asked_is_not_somebody_else_who_leads() -> None:
+    event = {"ago_s": 1.0, "kind": "error", "pool": "", "replica": "", "text": "lease: OSError", "count": 3}
+    assert shown(leads=False, leader=None, errors={"lease": 3}, events=[event]) == (
+        "controller does not decide: its lease can't be asked\n  1 s ago error (3 times): lease: OSError"
+    )

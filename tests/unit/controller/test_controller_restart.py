@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 from pathlib import Path
@@ -254,3 +255,16 @@ def test_who_waits_with_a_file_open_that_is_gone_gets_the_next_one(tmp_path: Pat
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free, and worth nothing
         assert not second.take(3.0)
     third.give_back()
+
+
+def test_on_a_full_disk_the_lock_is_a_lock_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    first, second = FileLease(tmp_path / "lock"), FileLease(tmp_path / "lock")
+    assert first.take(1.0) and not second.take(2.0)
+    assert second.holder() is None
+    first.give_back()
+    assert second.take(3.0)
+    second.give_back()
