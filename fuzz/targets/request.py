@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fuzz.cuts import cut, uncut
-from kilocard.gateway.framing import Arrival, RequestFramer
+from kilocard.gateway.arrival import Arrival
+from kilocard.gateway.framing import RequestFramer
 
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 SEEDS = [

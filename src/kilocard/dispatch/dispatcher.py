@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from kilocard.core.signals import BOUNDS_S
 from kilocard.dispatch import events as ev
@@ -34,7 +34,7 @@ NOTHING: tuple[Instruction, ...] = ()
 #: faults that say nothing about the replica
 BLAMELESS = frozenset({Fault.TOTAL})
 #: a full queue is no failure either: another replica may have room, and this one is at work
-TOO_MANY = 429
+TOO_MANY: Final = 429
 
 
 class Dispatcher:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 #: each new request earns this much of a retry
-SHARE = 0.2
+SHARE: Final = 0.2
 #: and time earns this many a second, so that a quiet model can retry too
 PER_SECOND = 10.0
 #: what can be saved up: this, plus this share of the requests in the gateway, so that the death of one replica with

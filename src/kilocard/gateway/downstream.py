@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
-from kilocard.gateway.framing import Arrival, RequestFramer
+from kilocard.gateway.arrival import Arrival
+from kilocard.gateway.framing import RequestFramer
 from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
 from kilocard.gateway.local_answer import turned_away
 from kilocard.gateway.pace import Pace
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from kilocard.spec.model import Limits
 
 #: requests of one connection that may wait behind the running one (HTTP pipelining)
-MAX_PIPELINED = 16
+MAX_PIPELINED: Final = 16
 #: how long and how much a refused client may go on sending before the connection is cut
 LINGER_SECONDS = 5.0
 LINGER_BYTES = 64 * 1024 * 1024
-_PLAIN_ID = frozenset(range(0x21, 0x7F))
+_PLAIN_ID: Final = frozenset(range(0x21, 0x7F))
 
 
 class ClientConnection(asyncio.Protocol):
@@ -193,8 +194,8 @@ class ClientConnection(asyncio.Protocol):
     def _serve(self, arrival: Arrival) -> None:
         self.can_chunk = arrival.version == "1.1"
         self.keep_alive = arrival.keep_alive and not self.plane.draining
-        given = arrival.head.request_id
-        self.request_id = b"" if given is None or not _is_plain(given) else given
+        given = arrival.head.request_id or b""
+        self.request_id = given if len(given) <= 128 and _PLAIN_ID.issuperset(given) else b""
         self.headers = b""
         self.plane.serve(self, arrival)
 
@@ -294,7 +295,3 @@ class ClientConnection(asyncio.Protocol):
         self.since = self.plane.clock()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-
-
-def _is_plain(value: bytes) -> bool:
-    return 0 < len(value) <= 128 and _PLAIN_ID.issuperset(value)

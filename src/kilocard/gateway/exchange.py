@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     from kilocard.gateway.upstream import UpstreamConnection
     from kilocard.tenancy.limits import Grant
 
-_LF, _E = b"\ne"
+_LF: Final = 0x0A
+_E: Final = 0x65
 #: how engines begin an event of text
-_OPENING = b'data: {"'
+_OPENING: Final = b'data: {"'
 #: no event of text is smaller with its framing
-_LEAST_TEXT = 40
+_LEAST_TEXT: Final = 40
 
 
 class Exchange(ClientSide):
@@ -338,16 +339,14 @@ class Exchange(ClientSide):
                 self._write(rest)
             self.usage = relay.usage
             self._end_body()
-            self._complete(failed=relay.error)
         elif self._gathered is not None:
             body = b"".join(self._gathered)
             self.usage = body_usage(body) if self.status < 400 else None
             self._answer(self._head, body)
-            self._complete(failed=False)
         else:
             self.usage = None if self._ends is None else self._ends.usage()
             self._end_body()
-            self._complete(failed=False)
+        self._complete(failed=relay is not None and relay.error)
 
     def on_fault(self, fault: Fault, detail: str) -> None:
         self._upstream = None

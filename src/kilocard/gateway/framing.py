@@ -7,32 +7,22 @@ refused as well: strict.py has the rules.
 
 from __future__ import annotations
 
+from typing import Final
+
 import httptools
-import msgspec
 
 from kilocard.core.errors import BodyTooLarge, ClientError, HeaderTooLarge, KilocardError, UrlTooLong
 from kilocard.gateway import strict
+from kilocard.gateway.arrival import Arrival
 from kilocard.gateway.head_memo import END, NOTHING, around_length, remembered_body
 from kilocard.gateway.heads import RequestHead, read_request_head
 
 #: requests that are taken apart in one go; what is behind them waits as bytes, which take less memory
-MAX_ARRIVALS = 16
+MAX_ARRIVALS: Final = 16
 #: bytes of chunk sizes, extensions and trailers for each byte of a chunked body: a chunk of one byte has 5
 _FRAMING_SHARE = 8
 #: longest method and version with the blanks between
 _AROUND_URL = 32
-
-
-class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """One whole request off the wire."""
-
-    method: bytes
-    path: bytes
-    query: bytes  # with its "?", or empty
-    head: RequestHead
-    body: bytes
-    keep_alive: bool
-    version: str
 
 
 class RequestFramer:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kilocard.dispatch.events import Fault
 from kilocard.wire.not_ready import is_not_ready, lacks_model
 
 #: a whole response up to this size is gathered before any of it is sent, so that it can still be retried
-MAX_GATHERED = 1024 * 1024
+MAX_GATHERED: Final = 1024 * 1024
 #: statuses that another replica may do better on
-RETRYABLE = frozenset({429, 500, 502, 503, 504})
+RETRYABLE: Final = frozenset({429, 500, 502, 503, 504})
 #: and those where it depends on what the engine says: a model that is not loaded yet is 400, 404 or 503
-_SAYS_WHY = frozenset({400, 404, 503})
+_SAYS_WHY: Final = frozenset({400, 404, 503})
 #: statuses of answers that are looked at before the client gets them
-DOUBTFUL = RETRYABLE | _SAYS_WHY
+DOUBTFUL: Final = RETRYABLE | _SAYS_WHY
 
 
 def declined(status: int, body: bytes) -> Fault | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kilocard.gateway.heads import ResponseHead
 
 
@@ -24,9 +26,9 @@ def around_length(raw: bytes) -> tuple[bytes, bytes] | None:
     return None
 
 
-MAX_DIGITS = 15
+MAX_DIGITS: Final = 15
 #: ends a head
-END = b"\r\n\r\n"
+END: Final = b"\r\n\r\n"
 #: what stands before and behind a length while nothing is remembered. No head begins so; data may, but what stands
 #: behind a length never holds the END that ends it
 NOTHING = b"\x00", END

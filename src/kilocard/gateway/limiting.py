@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import RateLimited
 from kilocard.gateway.phase import RESERVING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kilocard.gateway.request import Inbound
 
 #: more than any engine can make in one answer; keeps absurd bounds and counts in numbers that every store can add up
-_MOST_TOKENS = 2**40
+_MOST_TOKENS: Final = 2**40
 
 
 class Limiting:

@@ -8,8 +8,8 @@ from kilocard.core.errors import KilocardError
 from kilocard.gateway.outcome import outcome
 
 if TYPE_CHECKING:
+    from kilocard.gateway.arrival import Arrival
     from kilocard.gateway.downstream import ClientConnection
-    from kilocard.gateway.framing import Arrival
     from kilocard.gateway.plane import Plane
     from kilocard.gateway.request import Inbound
 

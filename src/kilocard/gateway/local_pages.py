@@ -13,8 +13,8 @@ from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
+    from kilocard.gateway.arrival import Arrival
     from kilocard.gateway.downstream import ClientConnection
-    from kilocard.gateway.framing import Arrival
     from kilocard.gateway.plane import Plane
 
 _JSON = b"content-type: application/json\r\n"

@@ -2,4 +2,11 @@
 
 from __future__ import annotations
 
-RESERVING, HELD, CONNECTING, WAITING, STREAMING, DONE = range(6)
+from typing import Final
+
+RESERVING: Final = 0
+HELD: Final = 1
+CONNECTING: Final = 2
+WAITING: Final = 3
+STREAMING: Final = 4
+DONE: Final = 5

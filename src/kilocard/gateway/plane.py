@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import CapacityError, ClientError, KilocardError
 from kilocard.core.load import LoadSample
@@ -52,15 +52,15 @@ from kilocard.wire.failure import error_body
 from kilocard.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
+    from kilocard.gateway.arrival import Arrival
     from kilocard.gateway.downstream import ClientConnection
-    from kilocard.gateway.framing import Arrival
     from kilocard.gateway.tls_connection import TlsConnection
     from kilocard.gateway.tracing import Tracing
 
 #: the dispatcher's and the time-outs' clock tick, in seconds
-TICK = 0.1
+TICK: Final = 0.1
 #: of so many requests one is timed while it is decided on
-DECISIONS_TIMED = 16
+DECISIONS_TIMED: Final = 16
 
 
 class Plane:

@@ -16,15 +16,17 @@ def rate_headers(answer: Grant | Denied) -> bytes:
     lines = b""
     left = answer.requests_left
     if left is not None:
+        limit, remaining, reset = left
         lines = (
             b"x-ratelimit-limit-requests: %d\r\nx-ratelimit-remaining-requests: %d\r\n"
-            b"x-ratelimit-reset-requests: %b\r\n" % (left.limit, left.remaining, _duration(left.reset))
+            b"x-ratelimit-reset-requests: %b\r\n" % (limit, remaining, _duration(reset))
         )
     left = answer.tokens_left
     if left is not None:
+        limit, remaining, reset = left
         lines += (
             b"x-ratelimit-limit-tokens: %d\r\nx-ratelimit-remaining-tokens: %d\r\n"
-            b"x-ratelimit-reset-tokens: %b\r\n" % (left.limit, left.remaining, _duration(left.reset))
+            b"x-ratelimit-reset-tokens: %b\r\n" % (limit, remaining, _duration(reset))
         )
     return lines
 
@@ -36,6 +38,7 @@ def refusal_headers(denied: Denied) -> bytes:
     return rate_headers(denied) + b"retry-after-ms: %d\r\n" % ceil(max(0.001, denied.retry_after) * 1000)
 
 
+@lru_cache(64)  # a replica's heads are mostly alike
 def without_limits(block: bytes) -> bytes:
     """A response's head without limits that are not the tenant's but ours, at a provider behind the gateway."""
     if _FIELD not in block.lower():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kilocard.gateway.local_answer import LocalAnswer
-from kilocard.metrics import names
-from kilocard.metrics.render import Registry
+from kilocard.gateway.writers import Writer, WriterMeters
 from kilocard.tenancy.usage import NOTHING, Record
 
 if TYPE_CHECKING:
@@ -14,24 +13,7 @@ if TYPE_CHECKING:
     from kilocard.gateway.plane import Plane
 
 #: characters of a model's name that a client made up, and of a path
-LONGEST = 256
-
-
-class Writer(Protocol):
-    """Takes records off the event loop's hands at once, and keeps count."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def written(self) -> int: ...
-    @property
-    def dropped(self) -> int: ...
-    @property
-    def errors(self) -> int: ...
-    @property
-    def backlog(self) -> int: ...
-
-    def add(self, record: Record) -> None: ...
+LONGEST: Final = 256
 
 
 class Recorder:
@@ -104,22 +86,3 @@ class Recorder:
                 first_at=0.0,
             )
         )
-
-
-class WriterMeters:
-    """How the writers are doing, read when the page is asked for."""
-
-    def __init__(self, writers: list[Writer], registry: Registry) -> None:
-        self._writers = writers
-        self._written = registry.counter(names.RECORDS_WRITTEN)
-        self._dropped = registry.counter(names.RECORDS_DROPPED)
-        self._errors = registry.counter(names.RECORD_WRITE_ERRORS)
-        self._backlog = registry.gauge(names.RECORDS_WAITING)
-        registry.before_page.append(self.refresh)
-
-    def refresh(self) -> None:
-        for writer in self._writers:
-            self._written.labels(writer.name).value = writer.written
-            self._dropped.labels(writer.name).value = writer.dropped
-            self._errors.labels(writer.name).value = writer.errors
-            self._backlog.labels(writer.name).set(writer.backlog)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from typing import Final
 
 from kilocard.core.errors import CapacityError, UpstreamError, UpstreamTimeout
 from kilocard.gateway.head_memo import HeadMemo
 from kilocard.gateway.upstream import UpstreamConnection
 
 #: an idle connection lives this long at most: less than the 5 s after which engines (uvicorn) close theirs
-IDLE_SECONDS = 3.0
+IDLE_SECONDS: Final = 3.0
 
 
 #: connect() fails with these for want of descriptors, local ports or kernel memory

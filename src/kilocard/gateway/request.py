@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import ClientError, UnsupportedMedia
 from kilocard.core.prefix import Prefix
-from kilocard.gateway.framing import Arrival
+from kilocard.gateway.arrival import Arrival
 from kilocard.gateway.routes import Route
 from kilocard.spec.model import Timeouts
 from kilocard.tenancy.access import ANYBODY, Tenant
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: characters; the cluster file has no longer names
-LONGEST_NAME = 200
+LONGEST_NAME: Final = 200
 
 
 class Inbound:
@@ -42,6 +42,7 @@ class Inbound:
         "route",
         "stream",
         "tenant",
+        "text_bytes",
     )
 
     def __init__(self, route: Route, arrival: Arrival, tenant: Tenant) -> None:
@@ -61,6 +62,8 @@ class Inbound:
         size = len(body)
         if size > tokens.PICTURE_BYTES:
             size = tokens.text_bytes(body)
+        #: bytes of it that prompt_tokens are estimated from
+        self.text_bytes = size
         self.prompt_tokens = size // tokens.BYTES_PER_TOKEN + 1
         if route.multipart:
             model = self._read_form()
@@ -92,11 +95,6 @@ class Inbound:
         self.stream = flag is not None and flag.value.strip().lower() == b"true"
         self._field = multipart.find(self.body, mark, b"model")
         return None if self._field is None else self._field.value.decode("utf-8", "replace")
-
-    @property
-    def text_bytes(self) -> int:
-        """Bytes of the body that prompt_tokens were estimated from."""
-        return (self.prompt_tokens - 1) * tokens.BYTES_PER_TOKEN
 
     @property
     def uncounted_prompt(self) -> int:

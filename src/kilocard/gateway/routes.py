@@ -5,10 +5,11 @@ A closed table: what is not in it is 404, and only what is in it may become a me
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Route(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Route:
     path: str
     #: beginning of the request line to a replica
     request_line: bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kilocard import __version__
 from kilocard.core.errors import KilocardError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 #: ends of requests that the dispatcher never heard of
-_NEVER_HELD = frozenset(CODES)
+_NEVER_HELD: Final = frozenset(CODES)
 
 
 class ModelMeters:

@@ -7,7 +7,7 @@ it is repeated once on a fresh one and held against nobody (kserve#5446).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import httptools
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 #: a response head larger than this is a fault of the replica
 MAX_HEAD = 64 * 1024
-_CR, _LF = b"\r\n"
+_CR: Final = 0x0D
+_LF: Final = 0x0A
 #: a chunk with its framing that is larger, or whose size is written another way than engines do, takes llhttp's way
-_MAX_CHUNK = 4096
+_MAX_CHUNK: Final = 4096
 
 
 def _begins(whole: int) -> bytes:
@@ -36,7 +37,7 @@ def _begins(whole: int) -> bytes:
     return b"\x00"  # there is no chunk of that length
 
 
-_BEGINS = tuple(_begins(whole) for whole in range(_MAX_CHUNK))
+_BEGINS: Final = tuple(_begins(whole) for whole in range(_MAX_CHUNK))
 
 
 class UpstreamConnection(asyncio.Protocol):

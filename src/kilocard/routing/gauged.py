@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
 from kilocard.routing.load import ReplicaLoad
 from kilocard.routing.scored import ScoredPolicy
 
 #: one choice in so many looks at whose requests are there; a power of two
-SAMPLED = 8
+SAMPLED: Final = 8
 #: share of the newest replica that was looked at in the running means
-NEW = 0.02
+NEW: Final = 0.02
 #: a smaller share of others' load is an error of the estimate
-LONE = 0.05
+LONE: Final = 0.05
 
 
 class GaugedPolicy(ScoredPolicy):

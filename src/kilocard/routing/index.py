@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Container
 from heapq import heapify, heappop, heappush, heapreplace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 #: (score, tie-break, replica). Compared by identity, so it must stay one object: a compiler that unboxes tuples of
 #: known types would make two of one
 Entry = tuple[Any, ...]
 
 #: the heap is rebuilt when it has more than this × live + SPARE entries: memory stays flat, cost amortised O(1)
-STALE_FACTOR = 2
-SPARE = 64
+STALE_FACTOR: Final = 2
+SPARE: Final = 64
 
 
 class LoadIndex:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kilocard.routing.gauged import GaugedPolicy
 from kilocard.routing.load import ReplicaLoad
 
 #: A request that waits is in front of the new one, one that runs is beside it. Any value from 1 to 16 gives the same
 #: tail within noise, because what waits is in the other terms too; 8 keeps the order "queue first" for usual sizes.
-QUEUE_WEIGHT = 8.0
+QUEUE_WEIGHT: Final = 8.0
 #: Prompt tokens still to be prefilled that count as one request: they are in front of the new request's first token.
 #: At 10,000–20,000 tokens/s, 256 of them take 15–25 ms, about one decode step: what one more running request costs.
-PREFILL_PER_REQUEST = 1 / 256
+PREFILL_PER_REQUEST: Final = 1 / 256
 #: Expected output tokens that count as one request: how long slots stay taken. Weak, because max_tokens says little.
-DECODE_PER_REQUEST = 1 / 512
+DECODE_PER_REQUEST: Final = 1 / 512
 #: A full KV cache counts as this many requests: about half of a usual batch. It tells long contexts from short ones.
-KV_WEIGHT = 16.0
+KV_WEIGHT: Final = 16.0
 
 
 class QueueDepth(GaugedPolicy):

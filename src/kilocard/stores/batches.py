@@ -82,10 +82,10 @@ class BatchWriter(Generic[P]):
         self._stop = threading.Event()
         self._give_up_at = 0.0
         self._failing = False
-        self._thread = threading.Thread(target=self._run, name=f"kilocard-{name}", daemon=True)
+        self._writer = threading.Thread(target=self._run, name=f"kilocard-{name}", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._writer.start()
 
     def add(self, record: Record) -> None:
         records = self._records
@@ -103,7 +103,7 @@ class BatchWriter(Generic[P]):
         """Write what is left and end. Blocks, for about LAST_TRIES at most."""
         self._give_up_at = time.monotonic() + LAST_TRIES
         self._stop.set()
-        self._thread.join(LAST_TRIES + 2.0)
+        self._writer.join(LAST_TRIES + 2.0)
         if self.backlog:
             log.error("%s: %d record(s) could not be written before the end", self.name, self.backlog)
 

@@ -82,14 +82,15 @@ POSTGRES = Dialect("(ended AT TIME ZONE 'UTC')::date", "to_timestamp(?)", "text"
 
 def row(record: Record, utc: float) -> tuple[Any, ...]:
     """A record as values of COLUMNS, times in Unix seconds."""
-    tokens = record.tokens
-    started = record.started
+    (
+        started, ended, request_id, _, _, tenant, _, model, path, streamed, _, pool, replica, attempts, outcome, status,
+        code, tokens, held, first_at,
+    ) = record  # fmt: skip
+    prompt, output, cached, estimated = tokens
     return (
-        record.request_id.decode("ascii"), started + utc, record.ended + utc, record.tenant, record.model,
-        record.pool, record.replica, record.path, record.streamed,
-        tokens.prompt, tokens.cached, tokens.output, tokens.estimated,
-        record.held, record.first_at - started if record.first_at else None, record.ended - started,
-        record.attempts, record.outcome, record.status or None, record.code,
+        request_id.decode("ascii"), started + utc, ended + utc, tenant, model, pool, replica, path, streamed,
+        prompt, cached, output, estimated, held, first_at - started if first_at else None, ended - started,
+        attempts, outcome, status or None, code,
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from kilocard.core.errors import MODEL_NOT_ALLOWED, Forbidden, Unauthorized
 from kilocard.spec.model import TenantSpec
@@ -25,7 +26,11 @@ REMEMBERED_TOKENS = 8192
 PRIORITY = {"high": 0, "normal": 1, "low": 2}
 
 
-class Tenant(NamedTuple):
+_NO_SCOPES: Final = Scopes()
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
     """Somebody who is known here."""
 
     name: str
@@ -37,13 +42,13 @@ class Tenant(NamedTuple):
     weight: float = 1.0
     #: it has limits of any kind
     limited: bool = False
-    limits: Scopes = Scopes()
+    limits: Scopes = _NO_SCOPES
 
     @classmethod
     def of(cls, spec: TenantSpec) -> Tenant:
         models = frozenset(spec.models) or None
         limits = Scopes.of(spec)
-        return cls(spec.name, models, PRIORITY[spec.priority], spec.weight, limits != Scopes(), limits)
+        return cls(spec.name, models, PRIORITY[spec.priority], spec.weight, limits != _NO_SCOPES, limits)
 
     def scopes(self, model: str) -> tuple[Scope, ...]:
         """The limits that a request for this model has to keep; may be empty."""
@@ -63,7 +68,7 @@ class Verified(NamedTuple):
 
 
 #: who asks where the cluster file has no tenants: no key is asked for, and one that is sent belongs to the engines
-ANYBODY = Tenant("", None)
+ANYBODY: Final = Tenant("", None)
 
 
 class Access:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
 
 #: tokens a byte before anything is known: 4 bytes a token, see wire/tokens.py
-_START = 0.25
+_START: Final = 0.25
 #: bodies up to these sizes are learned apart, since a chat template adds the same tokens to all of them
-_SIZES = (256, 1024, 4096, 16_384, 65_536)
+_SIZES: Final = (256, 1024, 4096, 16_384, 65_536)
 #: One step towards a ratio above what is known, and below it: two prompts that are denser are believed, and it takes
 #: some 60 that are not to forget them. Where ratios vary this settles near their upper end (an expectile of 32 to 1) …
-_UP, _DOWN = 0.5, 0.5 / 32
+_UP: Final = 0.5
+_DOWN: Final = 0.5 / 32
 #: … and this much on top covers nearly all the rest
-_MARGIN = 1.1
+_MARGIN: Final = 1.1
 #: no token is less than a quarter of a byte
-_MOST = 4.0 / _MARGIN
+_MOST: Final = 4.0 / _MARGIN
 
 
 class PromptEstimates:

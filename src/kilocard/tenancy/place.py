@@ -98,15 +98,14 @@ class Place:
             yield Block(TOKENS_PER_MONTH, self._per_month, scope, dates.month_end - wall)
 
     def left(self, now: float, wall: float) -> tuple[Standing | None, Standing | None]:
-        """How the limits stand: of requests, and of tokens the tightest of minute, day and month."""
+        """How the limits stand: of requests, and of tokens the tightest of minute, day and month. The account has been
+        turned to the current second."""
         account, rpm, tpm, day, month = self.account, self._rpm, self._tpm, self.day, self.month
         requests = tokens = None
         if rpm is not None:
-            window = account.requests
-            requests = _standing(rpm, window.total, window.reset(now))
+            requests = account.requests.standing(rpm, now)
         if tpm is not None:
-            window = account.tokens
-            tokens = _standing(tpm, window.total, window.reset(now))
+            tokens = account.tokens.standing(tpm, now)
         if day is not None and self._per_day is not None:
             tokens = tighter(tokens, _standing(self._per_day, day.used, self.dates.day_end - wall))
         if month is not None and self._per_month is not None:
@@ -142,8 +141,7 @@ class Place:
 
 
 def _standing(limit: int, used: int, reset: float) -> Standing:
-    # Half the cost of Standing(…), and there are two of them for each request.
-    return tuple.__new__(Standing, (limit, limit - used if used < limit else 0, reset))
+    return Standing(limit, max(0, limit - used), reset)
 
 
 def tighter(one: Standing | None, other: Standing | None) -> Standing | None:

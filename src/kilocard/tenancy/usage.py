@@ -5,7 +5,7 @@ A record never has text of a prompt or an answer, nor a key.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.services import UsageSpec
@@ -23,7 +23,7 @@ class Tokens(NamedTuple):
     estimated: bool
 
 
-NOTHING = Tokens(0, 0, 0, False)
+NOTHING: Final = Tokens(0, 0, 0, False)
 
 
 class Record(NamedTuple):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from kilocard.tenancy.limits import Standing
+
 #: seconds
-LENGTH = 60
+LENGTH: Final = 60
 #: the second that runs, and those that may still hold something less than LENGTH old
-_SLOTS = LENGTH + 1
+_SLOTS: Final = LENGTH + 1
 
 
 class Window:
@@ -67,6 +71,11 @@ class Window:
                 return max(0.0, second + _SLOTS - now)
         return float(_SLOTS)
 
-    def reset(self, now: float) -> float:
-        """Seconds until nothing is left if nothing is added."""
-        return max(0.0, self._newest + _SLOTS - now) if self.total else 0.0
+    def standing(self, limit: int, now: float) -> Standing:
+        """How a limit of what may be here stands. `now`: within the second of the last `turn`."""
+        used = self.total
+        # Half the cost of Standing(…), and there are two of them for each request.
+        return tuple.__new__(
+            Standing,
+            (limit, limit - used if used < limit else 0, self._newest + _SLOTS - now if used else 0.0),
+        )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from kilocard.wire.event_fields import UsageFields, decode_body, decode_event
 
 
 class Usage(NamedTuple):
@@ -37,49 +39,6 @@ class Meaning(NamedTuple):
     error: bool = False
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: Any = None
-
-
-class UsageFields(msgspec.Struct):
-    """`usage` as engines write it, in OpenAI's names and Anthropic's."""
-
-    prompt_tokens: Any = None
-    completion_tokens: Any = None
-    prompt_tokens_details: _Details | None = None
-    input_tokens: Any = None
-    output_tokens: Any = None
-    input_tokens_details: _Details | None = None
-    cache_read_input_tokens: Any = None
-    cache_creation_input_tokens: Any = None
-
-
-class _Choice(msgspec.Struct):
-    delta: dict[str, Any] | None = None
-    text: Any = None
-    finish_reason: Any = None
-    logprobs: Any = None
-
-
-class _Inner(msgspec.Struct):
-    usage: UsageFields | None = None
-
-
-class _Event(msgspec.Struct):
-    type: Any = None
-    choices: list[_Choice] | None = None
-    usage: UsageFields | None = None
-    error: Any = None
-    response: _Inner | None = None
-    message: Any = None
-
-
-class _Body(msgspec.Struct):
-    usage: UsageFields | None = None
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
-_decode_body = msgspec.json.Decoder(_Body).decode
 _CONTENT = Meaning(True)
 _PREAMBLE = Meaning(False)
 _LINE = re.compile(rb"\r\n|\n|\r")
@@ -107,7 +66,7 @@ def payload(event: bytes) -> bytes | None:
 
 
 #: no request has more tokens; a database has no room for any number
-_MOST = 10**12
+_MOST: Final = 10**12
 
 
 def _int(value: object) -> int | None:
@@ -144,7 +103,7 @@ def read(data: bytes) -> Meaning:
     if data == b"[DONE]":
         return _CONTENT
     try:
-        event = _decode_event(data)
+        event = decode_event(data)
     except (msgspec.DecodeError, RecursionError):
         return _CONTENT
     usage = usage_of(event.usage)
@@ -186,7 +145,7 @@ def _message_usage(message: dict[str, Any]) -> Usage | None:
 def body_usage(body: bytes) -> Usage | None:
     """Usage of a whole (not streamed) response body; None where it says none or is no JSON object."""
     try:
-        raw = _decode_body(body).usage
+        raw = decode_body(body).usage
         if raw is None:
             return None
         prompt, output = raw.prompt_tokens, raw.completion_tokens

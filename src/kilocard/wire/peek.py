@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from kilocard.core.errors import ClientError
+from kilocard.wire.peek_fields import Peek, decode_fields, decode_list, decode_prompts
 from kilocard.wire.tokens import DEFAULT_OUTPUT_TOKENS
-
-
-class Peek(msgspec.Struct, frozen=True, gc=False):
-    """What a gateway must know of a request. `output_tokens` is the client's limit, or an estimate."""
-
-    model: str | None
-    stream: bool
-    output_tokens: int
-    #: the client itself asked for the usage chunk at the end of the stream
-    wants_usage: bool
-    #: stream_options is in the body, so injecting means editing it
-    has_stream_options: bool
-    #: output_tokens is the client's own limit
-    limited: bool
-    #: answers that are made to each prompt (`n`, `best_of`)
-    choices: int = 1
-
-
-class _Body(msgspec.Struct):
-    # Any: engines accept more than the API says ("stream": 1, null …); only what we act on is checked, below.
-    model: Any = None
-    stream: Any = None
-    stream_options: Any = msgspec.UNSET  # told apart from null: both mean none, but only one is in the body
-    max_tokens: Any = None
-    max_completion_tokens: Any = None
-    max_output_tokens: Any = None
-    n: Any = None
-    best_of: Any = None
-
-
-_decode = msgspec.json.Decoder(_Body).decode
 
 
 def peek(body: bytes) -> Peek:
@@ -47,7 +15,7 @@ def peek(body: bytes) -> Peek:
     Raises ClientError (400, in OpenAI's shape) where the body is no JSON object or `model` is no string.
     """
     try:
-        fields = _decode(body)
+        fields = decode_fields(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         if not body.strip():
             raise ClientError("The request body is empty; send a JSON object.", code="empty_body") from None
@@ -78,22 +46,14 @@ def _count(value: object) -> int:
     return value if type(value) is int and value > 1 else 1
 
 
-class _Prompts(msgspec.Struct):
-    prompt: msgspec.Raw = msgspec.Raw(b"")
-
-
-_decode_prompts = msgspec.json.Decoder(_Prompts).decode
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
 def prompts(body: bytes) -> int:
     """How many prompts a body of /v1/completions has: `prompt` may be a text, a list of token numbers, or a list of
     texts or of such lists. `body` has been peeked at."""
-    raw = bytes(_decode_prompts(body).prompt).strip()
+    raw = bytes(decode_prompts(body).prompt).strip()
     if raw[:1] != b"[":
         return 1
     inner = raw[1:].lstrip()[:1]
-    return len(_decode_list(raw)) if inner in (b'"', b"[") else 1
+    return len(decode_list(raw)) if inner in (b'"', b"[") else 1
 
 
 #: the strings that pydantic, and so most engines, reads as true

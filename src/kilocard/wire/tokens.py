@@ -5,16 +5,18 @@ Routing and limits need an order of magnitude at once, not the tokenizer's truth
 
 from __future__ import annotations
 
+from typing import Final
+
 #: English prose is about 4 characters a token (OpenAI's rule of thumb); Chinese about 1.5 characters of 3 UTF-8
 #: bytes each. Both come to 4–4.5 bytes of JSON body a token, so the body's size is a fair estimate for either.
-BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN: Final = 4
 
 #: What a picture inside a body counts as, in bytes of text: about 1,000 tokens, which is what vision models make of one
 #: megapixel (Qwen2-VL: 28 × 28 pixels a token).
-PICTURE_BYTES = 4096
+PICTURE_BYTES: Final = 4096
 
 #: Where the client sets no max_tokens: the mean of the public chat traces is 211–343 output tokens.
-DEFAULT_OUTPUT_TOKENS = 256
+DEFAULT_OUTPUT_TOKENS: Final = 256
 
 _PICTURE = b";base64,"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations
 from random import Random
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +13,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kilocard.dispatch.events import Arrived
 from kilocard.dispatch.fair import SHARES, SIZES, Line, cost, size
 from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.topology import Model, Pool, Route
 from kilocard.routing.queue_depth import DECODE_PER_REQUEST
+from kilocard.spec.model import ModelSpec
 
 #: tokens; the dearest request that these tests make
 MOST = 5120
 DEAREST = cost(MOST, MOST)
 #: and of each size, by its share
 DEAREST_OF = {name: min(4.0 ** (step + 1), DEAREST) / SHARES[name] for step, name in enumerate(SIZES)}
+#: a line looks at neither
+MODEL, ROUTE = Model(ModelSpec("m", {"p": 1})), Route(Pool("p"))
 TENANTS = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 0.5}
 
 
@@ -34,8 +36,7 @@ class Maker:
         if weight is None:
             weight = TENANTS.get(tenant, 1.0)
         asked = Arrived(0.0, self.made, "m", prompt, output, 1e9, tenant, 1, weight)
-        nobody = cast("object", SimpleNamespace())
-        request = LiveRequest(self.made, nobody, nobody, prompt, output, output, asked)  # type: ignore[arg-type]  # a line looks at neither
+        request = LiveRequest(self.made, MODEL, ROUTE, prompt, output, output, asked)
         request.bills = None
         return request
 

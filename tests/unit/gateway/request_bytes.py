@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from kilocard.core.errors import KilocardError
-from kilocard.gateway.framing import Arrival, RequestFramer
+from kilocard.gateway.arrival import Arrival
+from kilocard.gateway.framing import RequestFramer
 
 MAX_HEAD = 2000
 MAX_BODY = 3000

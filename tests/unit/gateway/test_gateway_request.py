@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kilocard.core.errors import ClientError
-from kilocard.gateway.framing import Arrival
+from kilocard.core.replica import Endpoint
+from kilocard.gateway.arrival import Arrival
 from kilocard.gateway.heads import read_request_head
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
+from kilocard.gateway.target import Target
 from kilocard.tenancy.access import ANYBODY, Tenant
 
 
-@dataclass
-class Target:
-    """What for_replica reads of a plane.Target."""
-
-    model_names: dict[str, str] = field(default_factory=dict)
-    stream_usage: bool = True
-    keys_in_any_case: bool = False
-    connections: ReplicaConnections = field(default_factory=lambda: ReplicaConnections("http://10.0.0.1:8000", float))
+def target(
+    model_names: dict[str, str] | None = None, stream_usage: bool = True, keys_in_any_case: bool = False
+) -> Target:
+    url = "http://10.0.0.1:8000"
+    connections = ReplicaConnections(url, float)
+    return Target(Endpoint("p/0", "p", url), connections, model_names or {}, stream_usage, "", "", (), keys_in_any_case)
 
 
 CHAT = b"/v1/chat/completions"
@@ -41,8 +40,8 @@ def inbound(body: bytes, path: bytes = CHAT, query: bytes = b"", *lines: bytes, 
     )
 
 
-def sent(one: Inbound, **target: object) -> tuple[list[bytes], bytes]:
-    head, body = one.for_replica(Target(**target), b"kc-1")  # type: ignore[arg-type]
+def sent(one: Inbound, to: Target | None = None) -> tuple[list[bytes], bytes]:
+    head, body = one.for_replica(to or target(), b"kc-1")
     assert head.endswith(b"\r\n\r\n")
     lines = head[:-4].split(b"\r\n")
     assert lines.count(b"content-length: %d" % len(body)) == 1
@@ -85,9 +84,9 @@ def test_keys_end_where_they_are_asked_for(ours: bool) -> None:
 def test_each_replica_gets_its_own_name_for_the_model() -> None:
     body = b'{"model":"public","seed":1e400,"logit_bias":{"1":1.0},"messages":[{"content":"\\u00e9\xc3\xa9"}]}'
     one = inbound(body)
-    _, renamed = sent(one, model_names={"public": "org/Private-7B"})
+    _, renamed = sent(one, target(model_names={"public": "org/Private-7B"}))
     assert renamed == body.replace(b"public", b"org/Private-7B")
-    _, again = sent(one, model_names={"other": "x"})  # a retry on a replica that knows the public name
+    _, again = sent(one, target(model_names={"other": "x"}))  # a retry on a replica that knows the public name
     assert again is body
 
 
@@ -97,7 +96,7 @@ def test_a_request_without_a_model_gets_the_only_one() -> None:
     one.model = "only"
     _, body = sent(one)
     assert json.loads(body) == {"messages": [], "model": "only"}
-    _, body = sent(one, model_names={"only": "engine's"})
+    _, body = sent(one, target(model_names={"only": "engine's"}))
     assert json.loads(body) == {"messages": [], "model": "engine's"}
 
 
@@ -118,7 +117,7 @@ def test_usage_of_streams_is_asked_for_and_hidden(options: object, asked: object
     _, out = sent(one)
     assert json.loads(out) == {"model": "m", "stream": True, "stream_options": asked}
     assert one.hide_usage is hidden
-    _, plain = sent(one, stream_usage=False)  # an engine that would refuse it
+    _, plain = sent(one, target(stream_usage=False))  # an engine that would refuse it
     assert plain is body and not one.hide_usage
 
 
@@ -172,7 +171,9 @@ def test_nothing_but_model_and_usage_changes(
 ) -> None:
     fields = {**more, "model": model, "stream": stream}
     separators = {None: (",", ":"), ", ": (", ", ": "), " : ": (" ,", " : ")}[spaces]
-    _, out = sent(inbound(b" \n" + json.dumps(fields, separators=separators).encode()), model_names={"public": "own"})
+    _, out = sent(
+        inbound(b" \n" + json.dumps(fields, separators=separators).encode()), target(model_names={"public": "own"})
+    )
     wanted = dict(fields)
     if model == "public":
         wanted["model"] = "own"
@@ -186,7 +187,7 @@ def test_a_form_s_model_is_renamed_in_its_place() -> None:
     body = form((b"file", sound), (b"model", b"public"), (b"language", b"zh"))
     one = inbound(body, FORM, b"", FORM_TYPE)
     assert (one.model, one.stream) == ("public", False)
-    lines, out = sent(one, model_names={"public": "whisper-large-v3"})
+    lines, out = sent(one, target(model_names={"public": "whisper-large-v3"}))
     assert out == form((b"file", sound), (b"model", b"whisper-large-v3"), (b"language", b"zh"))
     assert FORM_TYPE in lines
     assert sent(one)[1] is body
@@ -239,9 +240,9 @@ def test_noise_is_refused_or_passed(noise: bytes) -> None:
 def test_a_model_in_other_letters_does_not_reach_an_engine_that_reads_it() -> None:
     """Go's JSON reader takes the last of "model" and "Model": the tenant was allowed the first."""
     body = '{"model":"m","Model":"other","messages":[{"Model":"text"}],"MODEL":1,"\u017ftream":true}'.encode()
-    _, out = sent(inbound(body), keys_in_any_case=True)
+    _, out = sent(inbound(body), target(keys_in_any_case=True))
     assert json.loads(out) == {"model": "m", "messages": [{"Model": "text"}]}
     _, out = sent(inbound(body))
     assert out is body
     usual = b'{"model": "m"}'
-    assert sent(inbound(usual), keys_in_any_case=True)[1] is usual
+    assert sent(inbound(usual), target(keys_in_any_case=True))[1] is usual

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kilocard.tenancy.limits import Standing
 from kilocard.tenancy.window import Window
 
 
@@ -14,10 +15,10 @@ def test_a_charge_stays_for_the_whole_minute_and_at_most_a_second_more() -> None
     window.add(5)
     window.turn(160)  # a charge of 100.99 is 59.01 s old
     assert window.total == 5
-    assert window.reset(160.0) == 1.0
+    assert window.standing(8, 160.0) == Standing(8, 3, 1.0)
     window.turn(161)
     assert window.total == 0
-    assert window.reset(161.0) == 0.0
+    assert window.standing(8, 161.0) == Standing(8, 8, 0.0)
 
 
 def test_a_charge_that_is_given_back_frees_its_own_second() -> None:
