@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from kilocard.wire.events import Usage, UsageFields, usage_of
+from kilocard.wire.event_fields import UsageFields
+from kilocard.wire.events import Usage, usage_of
 
 
 class Said(msgspec.Struct):
