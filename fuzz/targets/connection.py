@@ -64,7 +64,7 @@ class _Plane:
             self.running.append((client, len(arrival.body)))
         else:
             client.write_whole(b"HTTP/1.1 200 OK\r\n", b"ok")
-            client.next_request()
+            client.next_request(0.0)
 
 
 class _Transport:
@@ -145,4 +145,4 @@ def _end(plane: _Plane) -> None:
     client, size = plane.running.pop()
     plane.buffered -= size
     client.write_whole(b"HTTP/1.1 200 OK\r\n", b"done")
-    client.next_request()
+    client.next_request(0.0)

@@ -9,9 +9,10 @@ from benchmarks.gateway.proxies.haproxy import HAProxy
 from benchmarks.gateway.proxies.kilocard import Compiled, Kilocard
 from benchmarks.gateway.proxies.litellm import LiteLLM
 from benchmarks.gateway.proxies.nginx import Nginx
+from benchmarks.gateway.proxies.relay import Relay
 from benchmarks.gateway.proxies.vllm_router import VllmRouter, VllmRouterPowerOfTwo
 
 ALL: dict[str, type[Proxy]] = {
     proxy.name: proxy
-    for proxy in (Direct, Nginx, Kilocard, Compiled, VllmRouter, VllmRouterPowerOfTwo, HAProxy, Envoy, LiteLLM)
+    for proxy in (Direct, Nginx, Kilocard, Compiled, VllmRouter, VllmRouterPowerOfTwo, HAProxy, Envoy, LiteLLM, Relay)
 }

@@ -30,7 +30,8 @@ from kilocard.gateway.seat import Seat
 from kilocard.gateway.server import Gateway
 from kilocard.gateway.signals import signals
 from kilocard.gateway.sources import nowhere
-from kilocard.metrics.render import Counter, Family
+from kilocard.metrics.meters import Counter
+from kilocard.metrics.render import Family
 from kilocard.scrape.discovery.configured import configured
 from kilocard.spec.load import Digests, load
 from kilocard.spec.model import ClusterSpec, PoolSpec

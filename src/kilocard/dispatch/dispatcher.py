@@ -35,6 +35,7 @@ NOTHING: tuple[Instruction, ...] = ()
 BLAMELESS = frozenset({Fault.TOTAL})
 #: a full queue is no failure either: another replica may have room, and this one is at work
 TOO_MANY: Final = 429
+_READY: Final = State.READY  # an enum's member is looked up by name each time
 
 
 class Dispatcher:
@@ -235,7 +236,7 @@ class Dispatcher:
             self.quarantine.left(request, request.mark, replica)
         replica.end(request.work, request.output, request.pending)
         pool = replica.pool
-        if replica.listed and replica.health.state is State.READY:
+        if replica.listed and replica.health.state is _READY:
             for policy in pool.policies:
                 policy.update(replica)
         elif replica.gone:

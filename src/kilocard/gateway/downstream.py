@@ -199,10 +199,10 @@ class ClientConnection(asyncio.Protocol):
         self.headers = b""
         self.plane.serve(self, arrival)
 
-    def next_request(self) -> None:
+    def next_request(self, now: float) -> None:
         """The response is written: the connection is free."""
         self.current = None
-        self.since = self.plane.clock()
+        self.since = now
         if self.keep_alive and not self._queue and self._framer.refusal is None:
             return  # the usual case: it waits for what the client asks next
         if not self._in_turn:  # else it is an answer that came at once

@@ -178,7 +178,7 @@ class RequestFramer:
         self._query = mark + query
         around = around_length(raw)
         if around is not None and not head.chunked:
-            self._before, self._behind = around
+            self._before, self._behind = around[0], around[1] + END
             self._memo = head
         return head
 

@@ -29,21 +29,21 @@ def around_length(raw: bytes) -> tuple[bytes, bytes] | None:
 MAX_DIGITS: Final = 15
 #: ends a head
 END: Final = b"\r\n\r\n"
-#: what stands before and behind a length while nothing is remembered. No head begins so; data may, but what stands
-#: behind a length never holds the END that ends it
-NOTHING = b"\x00", END
+#: what stands before and behind a length while nothing is remembered
+NOTHING = b"\x00", b""
 
 
 def remembered_body(data: bytes, before: bytes, behind: bytes) -> bytes | None:
-    """The body, if `data` (which starts with `before`) is one whole message with that head and nothing more."""
-    end = data.find(END, len(before))
-    edge = end - len(behind)
-    if edge < len(before):  # no end, or the two pieces overlap
+    """The body, if `data` (which starts with `before`) is one whole message with that head and nothing more. `behind`
+    ends with the END; empty: nothing is remembered."""
+    start = len(before)
+    edge = data.find(behind, start, start + MAX_DIGITS + len(behind)) if behind else -1
+    if edge <= start:
         return None
-    digits = data[len(before) : edge]
-    if not digits.isdigit() or len(digits) > MAX_DIGITS or data[edge:end] != behind:
+    digits = data[start:edge]
+    if not digits.isdigit():
         return None
-    body = data[end + 4 :]
+    body = data[edge + len(behind) :]
     return body if len(body) == int(digits) else None
 
 
@@ -59,7 +59,7 @@ class HeadMemo:
 
     def remember(self, raw: bytes, head: ResponseHead) -> None:
         around = around_length(raw)
-        self.before, self.behind = NOTHING if around is None else around
+        self.before, self.behind = NOTHING if around is None else (around[0], around[1] + END)
         self.head = head
         self.keep_alive = not head.close
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kilocard.metrics import names
-from kilocard.metrics.render import Counter, Family, Registry
+from kilocard.metrics.meters import Counter
+from kilocard.metrics.render import Family, Registry
 from kilocard.tenancy.limits import LimitStore
 from kilocard.tenancy.store_status import SharedStore
 

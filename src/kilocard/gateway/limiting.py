@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kilocard.core.errors import RateLimited
 from kilocard.gateway.phase import RESERVING
 from kilocard.gateway.rate_headers import rate_headers, refusal_headers
+from kilocard.tenancy.book import Book
 from kilocard.tenancy.estimate import PromptEstimates
 from kilocard.tenancy.limits import Ask, Denied, Grant, LimitStore
 from kilocard.tenancy.usage import NOTHING
@@ -36,6 +37,8 @@ class Limiting:
         wall: Callable[[], float] = time.time,  # noqa: TID251  # budgets go by the calendar
     ) -> None:
         self.store = store
+        #: a store that answers at once
+        self._book = store if isinstance(store, Book) else None
         self.wall = wall
         self._plane = plane
         self._estimates = PromptEstimates()
@@ -54,22 +57,25 @@ class Limiting:
         bounded = inbound.limited or not bound
         asked = (scopes, self._prompt(inbound), bound, bounded, self.wall(), self._plane.timeouts.total)
         ask = tuple.__new__(Ask, asked)  # half the cost of Ask(…), for each request
-        self.store.reserve(ask, now, lambda answer: self._answered(exchange, answer))
+        if self._book is not None:
+            self._answered(exchange, self._book.decide(ask, now), now)
+        else:
+            self.store.reserve(ask, now, lambda answer: self._answered(exchange, answer, self._plane.clock()))
 
     def _prompt(self, inbound: Inbound) -> int:
         if inbound.route.free or inbound.route.multipart:
             return 0  # a form's bytes are a recording or a picture: they say nothing about tokens
         return self._estimates.tokens(inbound.tenant.name, inbound.model, inbound.text_bytes)
 
-    def _answered(self, exchange: Exchange, answer: Grant | Denied) -> None:
+    def _answered(self, exchange: Exchange, answer: Grant | Denied, now: float) -> None:
         plane = self._plane
         if exchange.phase != RESERVING:  # its client left, or its time was over
             if type(answer) is Grant:
-                self.store.settle(answer, None, plane.clock())
+                self.store.settle(answer, None, now)
         elif type(answer) is Grant:
             exchange.grant = answer
             exchange.client.headers += rate_headers(answer)
-            plane.arrive(exchange, plane.clock())
+            plane.arrive(exchange, now)
         else:
             assert type(answer) is Denied
             plane.telemetry.limited.labels(exchange.inbound.tenant.name, answer.code).inc()

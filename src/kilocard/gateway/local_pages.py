@@ -35,7 +35,7 @@ def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> 
         client.write_whole(status_line(status) + _JSON, b"" if arrival.method == b"HEAD" else body)
         if plane.on_answer and arrival.path not in PROBES:  # probes would be most of a log
             answered(plane, LocalAnswer(client, arrival, status))
-    client.next_request()
+    client.next_request(plane.clock())
 
 
 def _page(plane: Plane, arrival: Arrival) -> tuple[int, bytes]:

@@ -324,7 +324,7 @@ class Plane:
             self.buffered -= len(arrival.body)
             client.write_error(error, error_body(error, anthropic=route.anthropic))
             turned_away(self, client, error, arrival, inbound)
-            client.next_request()
+            client.next_request(self.clock())
             return
         now = self.clock()
         number = next(self._numbers)
@@ -386,7 +386,7 @@ class Plane:
         self.telemetry.ended(exchange, outcome, now)
         for tell in self.on_end:
             tell(exchange, outcome, now)
-        exchange.client.next_request()
+        exchange.client.next_request(now)
 
     @property
     def ready(self) -> bool:

@@ -8,7 +8,8 @@ from kilocard import __version__
 from kilocard.core.errors import KilocardError
 from kilocard.dispatch.config import PRIORITIES
 from kilocard.metrics import names
-from kilocard.metrics.render import Counter, Histogram, Registry
+from kilocard.metrics.meters import Counter, Histogram
+from kilocard.metrics.render import Registry
 from kilocard.tenancy.limits import CODES
 from kilocard.tenancy.usage import NOTHING
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kilocard.metrics.meters import Counter, Histogram
 from kilocard.metrics.names import Metric
-from kilocard.metrics.render import Counter, Gauge, Histogram, Registry
+from kilocard.metrics.render import Gauge, Registry
 
 
 class Series(NamedTuple):

@@ -7,30 +7,17 @@ Not thread-safe: one event loop owns a registry.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from math import inf, isnan
 from typing import Generic, TypeVar
 
+from kilocard.metrics.meters import Counter, Histogram
 from kilocard.metrics.names import OTHER, Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: series that one family may hold before further label values are counted under OTHER
 MAX_SERIES = 10_000
-
-
-class Counter:
-    """Only rises. `value` may be read at any time."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value: float = 0
-
-    def inc(self, amount: float = 1) -> None:
-        """`amount` must not be negative; it is not checked, since this is on the path of every request."""
-        self.value += amount
 
 
 class Gauge:
@@ -43,22 +30,6 @@ class Gauge:
 
     def set(self, value: float | None) -> None:
         self.value = value
-
-
-class Histogram:
-    """`observe(v)` counts v in the first bucket whose upper bound is at least v."""
-
-    __slots__ = ("bounds", "counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        #: per bucket, not cumulative; the last is +Inf
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
 
 
 Child = TypeVar("Child", Counter, Gauge, Histogram)

@@ -81,15 +81,20 @@ POSTGRES = Dialect("(ended AT TIME ZONE 'UTC')::date", "to_timestamp(?)", "text"
 
 
 def row(record: Record, utc: float) -> tuple[Any, ...]:
-    """A record as values of COLUMNS, times in Unix seconds."""
+    """A record as values of COLUMNS, times in Unix seconds.
+
+    Booleans are 0 and 1: for whatever is no number and no text sqlite3 looks for an adapter, and that takes as long as
+    five numbers.
+    """
     (
         started, ended, request_id, _, _, tenant, _, model, path, streamed, _, pool, replica, attempts, outcome, status,
         code, tokens, held, first_at,
     ) = record  # fmt: skip
     prompt, output, cached, estimated = tokens
     return (
-        request_id.decode("ascii"), started + utc, ended + utc, tenant, model, pool, replica, path, streamed,
-        prompt, cached, output, estimated, held, first_at - started if first_at else None, ended - started,
+        request_id.decode("ascii"), started + utc, ended + utc, tenant, model, pool, replica, path,
+        1 if streamed else 0,
+        prompt, cached, output, 1 if estimated else 0, held, first_at - started if first_at else None, ended - started,
         attempts, outcome, status or None, code,
     )  # fmt: skip
 
