@@ -37,8 +37,6 @@ class Limiting:
         wall: Callable[[], float] = time.time,  # noqa: TID251  # budgets go by the calendar
     ) -> None:
         self.store = store
-        #: a store that answers at once
-        self._book = store if isinstance(store, Book) else None
         self.wall = wall
         self._plane = plane
         self._estimates = PromptEstimates()
@@ -57,10 +55,11 @@ class Limiting:
         bounded = inbound.limited or not bound
         asked = (scopes, self._prompt(inbound), bound, bounded, self.wall(), self._plane.timeouts.total)
         ask = tuple.__new__(Ask, asked)  # half the cost of Ask(…), for each request
-        if self._book is not None:
-            self._answered(exchange, self._book.decide(ask, now), now)
+        store = self.store
+        if type(store) is Book:  # it answers at once
+            self._answered(exchange, store.decide(ask, now), now)
         else:
-            self.store.reserve(ask, now, lambda answer: self._answered(exchange, answer, self._plane.clock()))
+            store.reserve(ask, now, lambda answer: self._answered(exchange, answer, self._plane.clock()))
 
     def _prompt(self, inbound: Inbound) -> int:
         if inbound.route.free or inbound.route.multipart:
