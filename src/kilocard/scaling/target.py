@@ -70,8 +70,8 @@ class Need:
 class Target:
     """Steady demand and backlog are apart: what waits is worked off once, and is no reason to stay big.
 
-    Until a replica's speed is known (`capacity`, or some seconds in which all of them were full) it is `threshold`,
-    upwards and downwards.
+    Until a replica's speed is known (`capacity`, or some seconds in which all of them were full) it is `threshold`;
+    downwards only where there is less than one request for each replica that is left.
     """
 
     def __init__(self, spec: ScalingSpec) -> None:
@@ -83,6 +83,8 @@ class Target:
         self._peak = Peak()
         #: least need of the last SURE_S, as the peak of its negative
         self._sure = Peak()
+        #: requests there are, of the last minutes
+        self._busy = Peak()
         self._known_since: float | None = None
         #: of a request, as far as anybody ever came
         self._work: float | None = None
@@ -100,8 +102,7 @@ class Target:
         fallback = self._fallback.propose(now, view)
         if self._speed.rate is None and self._spec.capacity is None:
             self._known_since = None
-            sentence = f"what a replica can do is not known yet; {fallback.sentence}"
-            return replace(fallback, sentence=sentence, numbers={**self._numbers(view), **fallback.numbers})
+            return self._unknown(now, view, fallback)
         need = self._need(now, view)
         if need is None:
             self._known_since = None
@@ -111,6 +112,21 @@ class Target:
         if self._known_since is None:
             self._known_since = now
         return self._proposal(now, view, need)
+
+    def _unknown(self, now: float, view: View, fallback: Proposal) -> Proposal:
+        """As `threshold`, but one that runs something is not removed to find out what the others can do."""
+        signals = view.signals
+        assert signals is not None
+        there = sum((each.running or 0.0) + (each.waiting or 0.0) for each in view.ready)
+        self._busy.add(now, signals.held + max(signals.in_flight, there))
+        most = self._busy.over(self._spec.down.for_seconds, now) or 0.0
+        sentence = f"what a replica can do is not known yet; {fallback.sentence}"
+        if fallback.reason is Reason.BELOW and (
+            most > fallback.replicas or not view.believed(lambda each: each.running)
+        ):
+            fallback = replace(fallback, replicas=view.have, reason=Reason.STEADY)
+            sentence += f", but up to {most:.0f} are with the replicas"
+        return replace(fallback, sentence=sentence, numbers={**self._numbers(view), **fallback.numbers})
 
     def _proposal(self, now: float, view: View, need: Need) -> Proposal:
         spec = self._spec

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_pool import ToyPool
 
-from kilocard.core.signals import Phase, ReplicaSignals
+from kilocard.core.signals import Phase, PoolSignals, ReplicaSignals
 from kilocard.scaling.burstiness import Burstiness
 from kilocard.scaling.decision import Reason
 from kilocard.scaling.scaler import Scaler
@@ -199,14 +199,27 @@ def test_when_the_traffic_ends_the_pool_shrinks_to_its_least(capacity: float | N
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_replicas_that_were_never_full_go_as_threshold_has_it(rate: float) -> None:
-    """Whatever one can do, nothing waits: one fewer every five minutes until something does, and then it is known."""
-    toy = ToyPool(scaler(), lambda now: rate).start(6, ready_at=0.0)
-    toy.run(290)
-    assert len(toy.replicas) == 6
-    toy.run(5 * 300)
-    assert len(toy.replicas) == 1
-    assert all(each.have - each.wanted == 1 for each in toy.changes)
+def test_replicas_that_were_never_full_and_have_nothing_to_do_go_one_by_one(rate: float) -> None:
+    """Whatever one can do, the others can do as well what there is."""
+    one = scaler()
+    looks = [one.decide(float(now), *quiet(now * rate, 6, 1.0)) for now in range(301)]
+    assert [each.wanted for each in looks if each.wanted != 6] == [5]
+
+
+def test_a_replica_that_is_at_work_is_not_removed_to_learn_what_the_others_can_do() -> None:
+    one = scaler()
+    looks = [one.decide(float(now), *quiet(3.0 * now, 6, 6.0)) for now in range(1000)]
+    assert {each.wanted for each in looks} == {6}
+    assert looks[-1].reason is Reason.STEADY
+
+
+def quiet(arrived: float, replicas: int, running: float) -> tuple[PoolSignals, list[ReplicaSignals]]:
+    """Nothing waits, and so many run in all."""
+    there = [
+        ReplicaSignals(f"p-{n}", "p", Phase.READY, 1000.0, running=running / replicas, waiting=0.0, age_s=0.1)
+        for n in range(replicas)
+    ]
+    return PoolSignals("p", sources=("g",), arrived=arrived, prompt_tokens=900 * arrived, finished=arrived), there
 
 
 def test_a_gateway_that_restarts_removes_nothing() -> None:
