@@ -14,6 +14,9 @@ _ANOTHER_TYPE = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|[yYnN]|(?i:yes|no|on|off|true|false|null)|~|"
 )
 
+#: ends of lines in YAML 1.1 besides \n
+_LINE_ENDS = frozenset("\r\x85\u2028\u2029")
+
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
@@ -29,6 +32,9 @@ def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     # Block style only where it keeps every byte: no space before a line's end, no tab or control character.
     if _ANOTHER_TYPE.fullmatch(value):
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'")
+    # Some readers take these for the end of a line, and what follows for another; escaped they are what they are.
+    if set(value) & _LINE_ENDS:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"')
     block = "\n" in value and "\t" not in value and not any(line != line.rstrip() for line in value.split("\n"))
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if block else None)
 

@@ -43,3 +43,9 @@ def test_lines_are_a_block() -> None:
 
 def test_documents_are_apart() -> None:
     assert yaml_documents([{"a": 1}, {"b": 2}], "head") == "# head\na: 1\n---\nb: 2\n"
+
+
+@pytest.mark.parametrize("text", ["~\x85", "a\x85b", "a\u2028", "a\r\nb", "\u2029x\ny"])
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
+def test_no_end_of_a_line_is_lost(text: str, loader: type[yaml.SafeLoader]) -> None:
+    assert yaml.load(yaml_text({"a": text}), loader) == {"a": text}
