@@ -21,7 +21,8 @@ CACHED_HERE = "prefix_affinity: soonest first token, part of the prompt is cache
 CACHED_ELSEWHERE = "prefix_affinity: soonest first token, where more is cached would take longer"
 #: replicas with a cached beginning that are compared with the least loaded one
 CANDIDATES = 4
-#: affinity ends where a replica has more requests than BOUND × the mean of those available + SPARE
+#: affinity ends where a replica has more requests than BOUND × the mean of those available + SPARE; beside other
+#: gateways, of whose requests a gauge tells within `coarse`, so many more as they have of the load
 BOUND = 1.25
 SPARE = 2.0
 #: KV cache of a replica that does not say how large it is: a 7B model on a card of 40 GB
@@ -201,7 +202,7 @@ class PrefixAffinity(QueueDepth):
         rivals, hit = self._rivals(prefix, least.slot)
         cached, reason = hit, self.reason
         cost = least.speed.factor * (least.units + (tokens - share * hit) * PREFILL_PER_REQUEST)
-        most = BOUND * self._total / self._count + SPARE
+        most = BOUND * self._total / self._count + SPARE + self.coarse * self.others
         for slot, there, worth in rivals:
             record = self._slots[slot]
             assert record is not None

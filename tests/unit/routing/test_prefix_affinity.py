@@ -128,6 +128,22 @@ def test_a_hot_prompt_spreads_within_the_bound() -> None:
     assert min(counts) > 0
 
 
+def test_beside_other_gateways_the_bound_allows_for_what_gauges_do_not_know() -> None:
+    """Alone its bound would be 23 requests here. A gauge may be some `coarse` requests off, and the cache is not."""
+    pool = Pool(*"abcd")
+    prefix = conversation(1, turns=6)  # 12,000 tokens, as long a wait as 48 requests
+    holder = pool.send(prefix).target
+    pool.end(holder, prefix.tokens)
+    for turn in range(100):
+        for name in pool.loads:
+            pool.scrape(name, float(turn), running=15.0, waiting=0.0, kv_usage=0.1)
+        pool.end(pool.send().target, 500)
+    for at, running, there in ((101.0, 30.0, True), (102.0, 40.0, False)):
+        pool.scrape(holder, at, running=running, waiting=0.0, kv_usage=0.1)
+        decision = pool.policy.choose((), prefix)
+        assert decision is not None and (decision.target == holder) is there
+
+
 def test_restarts_are_seen_in_counters_and_told_by_ejections() -> None:
     pool = Pool("a", "b")
     home = pool.send(conversation(1)).target
