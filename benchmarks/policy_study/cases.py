@@ -11,8 +11,8 @@ from kilocard.routing.registry import POLICIES
 
 REPLICAS = 16
 SEEDS = (1, 2, 3)
-#: of many gateways and long prompts: p95 of 600 requests, some of which are computed for 20 s, so three seeds agree by
-#: chance too often
+#: of long prompts with many gateways or two kinds of GPU: p95 of 600 requests, some of which are computed for 20 s, so
+#: three seeds agree by chance too often
 MORE_SEEDS = (*SEEDS, 4, 5, 6, 7, 8)
 #: seconds of arrivals that fill caches and queues, and seconds of those that count; long prompts cost more to play
 WARM_S = {"azure-code": 15.0, "azure-conv": 15.0, "mooncake-conv": 45.0, "mooncake-synth": 45.0}
@@ -94,8 +94,7 @@ def of_seed(seed: int) -> Iterator[Case]:
     yield from long_prompts(seed)
     for trace, policy in product(TRACES, policies):
         yield Case("stragglers", trace, policy, seed, stragglers=STRAGGLERS)
-    for trace, weights, policy in product(("azure-conv", "mooncake-conv"), ("count", "speed"), policies):
-        yield Case("mixed", trace, policy, seed, pools=("a100", "h100"), weights=weights)
+    yield from mixed("azure-conv", seed)
     for trace, load, hold, policy in product(TRACES, HOLD_LOADS, (True, False), HOLD_POLICIES):
         if not hold:  # with the hold queue it is in the first section
             yield Case("hold", trace, policy, seed, load, hold=False)
@@ -106,3 +105,9 @@ def of_seed(seed: int) -> Iterator[Case]:
 def long_prompts(seed: int) -> Iterator[Case]:
     for gateways, policy in product(GATEWAYS, POLICIES):
         yield Case("herding", "mooncake-conv", policy, seed, gateways=gateways)
+    yield from mixed("mooncake-conv", seed)
+
+
+def mixed(trace: str, seed: int) -> Iterator[Case]:
+    for weights, policy in product(("count", "speed"), POLICIES):
+        yield Case("mixed", trace, policy, seed, pools=("a100", "h100"), weights=weights)

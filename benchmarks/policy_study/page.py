@@ -169,9 +169,9 @@ def _method(record: Record) -> str:
 
 - **TTFT** is the time from arrival at the gateway to the first token, of requests that arrive after the caches
   and queues have filled. Seconds are means over
-  {len(SEEDS)} seeds (other arrivals, other ties; {len(MORE_SEEDS)} where many gateways meet Mooncake's conversations,
-  whose p95 hangs on a few very long prompts), ± half of what lies between the lowest and the highest. A star:
-  more came than left.
+  {len(SEEDS)} seeds (other arrivals, other ties; {len(MORE_SEEDS)} where many gateways or two kinds of GPU
+  meet Mooncake's conversations, whose p95 hangs on a few very long prompts), ± half of what lies between the
+  lowest and the highest. A star: more came than left.
 - Two policies differ in a case if all seeds agree on who is lower, by more than {100 * SAME:.0f} % on average;
   anything else is noise.
 """
