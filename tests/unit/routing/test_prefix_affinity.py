@@ -50,6 +50,14 @@ class Pool:
         self.policy.update(self.loads[name])
 
 
+def strangers(pool: Pool) -> None:
+    """Gauges show 15 requests of others on each replica for a while, and hardly any is ours."""
+    for turn in range(100):
+        for name in pool.loads:
+            pool.scrape(name, float(turn), running=15.0, waiting=0.0, kv_usage=0.1)
+        pool.end(pool.send().target, 500)
+
+
 def conversation(number: int, turns: int = 1, system: int = 0) -> Prefix:
     """2,048 tokens a turn behind `system` blocks that all share."""
     blocks = [*range(system), *range(1000 * number, 1000 * number + 8 * turns)]
@@ -134,10 +142,7 @@ def test_beside_other_gateways_the_bound_allows_for_what_gauges_do_not_know() ->
     prefix = conversation(1, turns=6)  # 12,000 tokens, as long a wait as 48 requests
     holder = pool.send(prefix).target
     pool.end(holder, prefix.tokens)
-    for turn in range(100):
-        for name in pool.loads:
-            pool.scrape(name, float(turn), running=15.0, waiting=0.0, kv_usage=0.1)
-        pool.end(pool.send().target, 500)
+    strangers(pool)
     for at, running, there in ((101.0, 30.0, True), (102.0, 40.0, False)):
         pool.scrape(holder, at, running=running, waiting=0.0, kv_usage=0.1)
         decision = pool.policy.choose((), prefix)
@@ -265,10 +270,7 @@ def test_a_place_with_what_is_cached_is_not_worth_the_queue_that_only_gauges_sho
     prefix = conversation(1, turns=4)
     holder = pool.send(prefix).target
     pool.end(holder, prefix.tokens)
-    for turn in range(100):
-        for name in pool.loads:
-            pool.scrape(name, float(turn), running=15.0, waiting=0.0, kv_usage=0.1)
-        pool.end(pool.send().target, 500)
+    strangers(pool)
     assert pool.affinity.belief < 0.01
     assert pool.send(prefix).target == holder
     pool.end(holder, 50)
