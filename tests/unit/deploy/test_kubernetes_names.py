@@ -6,7 +6,7 @@ import re
 
 import pytest
 from clusters import cluster, everything
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kilocard.core.errors import UsageError
@@ -35,6 +35,7 @@ def test_a_label_is_one(name: str) -> None:
 
 
 @given(TENANTS, TENANTS)
+@example("0", "-0")
 def test_two_tenants_have_two_labels(one: str, other: str) -> None:
     assert (label(one) == label(other)) is (one == other)
 

@@ -17,15 +17,22 @@ _ROOM = 16
 def object_name(*parts: str) -> str:
     """A DNS label of PREFIX and `parts`. Different parts give different names: what had to be changed gets a hash."""
     asked = "-".join((PREFIX, *parts))
-    name = re.sub(r"[^a-z0-9-]+", "-", asked.lower()).strip("-")
-    if name == asked and len(name) <= LONGEST - _ROOM:
-        return name
-    short = hashlib.sha256(asked.encode()).hexdigest()[:8]
-    return f"{name[: LONGEST - _ROOM - 9].rstrip('-')}-{short}"
+    if _cleaned(asked) == asked and len(asked) <= LONGEST - _ROOM:
+        return asked
+    return _hashed(asked)
 
 
 def label(text: str) -> str:
     """`text` as a label's value: 63 characters, letters, digits, - _ and . (a pool's own name nearly always is)."""
     if re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
         return text
-    return object_name(text).removeprefix(PREFIX).strip("-")
+    return _hashed(f"{PREFIX}-{text}").removeprefix(PREFIX).strip("-")
+
+
+def _cleaned(name: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+
+
+def _hashed(name: str) -> str:
+    short = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{_cleaned(name)[: LONGEST - _ROOM - 9].rstrip('-')}-{short}"
