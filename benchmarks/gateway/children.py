@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -90,9 +91,13 @@ class Child:
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """Free now, and not one of those that the kernel gives to outgoing connections: a server that was killed gets its
+    own back."""
+    while True:
+        port = random.randrange(12_000, 20_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 def answers(url: str, headers: Mapping[str, str] | None = None) -> bool:

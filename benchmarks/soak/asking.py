@@ -19,6 +19,8 @@ from benchmarks.soak.wire import PROMPT_MARK, Answer, Connection, Cut, Pace, pos
 LIMITS = {"requests_per_minute", "tokens_per_minute", "concurrency", "tokens_per_day"}
 #: a receipt is never longer, in bytes
 RECEIPT = 2048
+#: what a request of that version is called
+OLD_HTTP = "HTTP/1.0"
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ class Asker:
                 result.output_tokens = usage.get("completion_tokens") or 0
             return
         events = answer.events()
+        if result.what == OLD_HTTP and not (events and (events[-1] == "[DONE]" or '"error"' in events[-1])):
+            raise Cut(began=True)  # the end of a connection is all that tells the end there
         if not events:
             result.end, result.detail = End.WRONG, "an empty stream"
             return

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from benchmarks.soak.asking import Asker
+from benchmarks.soak.asking import OLD_HTTP, Asker
 from benchmarks.soak.files import IDLE, TOTAL
 from benchmarks.soak.malformed import MALFORMED, TLS_HELLO
 from benchmarks.soak.results import Accepted, End, Result
@@ -65,7 +65,7 @@ class Client(Asker):
     async def old_http(self) -> None:
         body = self.chat(stream=self.rng.random() < 0.5)
         self.close()
-        await self.ask("HTTP/1.0", self.post(body, version="1.0"), body)
+        await self.ask(OLD_HTTP, self.post(body, version="1.0"), body)
         self.close()
 
     async def small_routes(self) -> None:

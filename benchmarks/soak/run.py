@@ -171,7 +171,7 @@ async def _run(
     for child in [gateway.child, *(emulator.child for emulator in engines.all)]:
         left += [f"{child.log.name}: {line}" for line in complaints(child)]
 
-    excuses = Excuses(chaos, crowds, history, watch, tenants)
+    excuses = Excuses(chaos, crowds, history, watch, tenants, options.workers)
     findings = Findings(results, excuses, poison.deaths, in_force, keys.made, counted, utc)
     violations = left + watch.violations + history.violations
     violations += await judge(findings, layout, options.seconds / 2)

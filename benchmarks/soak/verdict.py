@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.soak.cast import FRAGILE, OWNER, Tenant
 from benchmarks.soak.chaos import MILD, Chaos
 from benchmarks.soak.crowds import Crowds
-from benchmarks.soak.files import ATTEMPTS
+from benchmarks.soak.files import ATTEMPTS, DEATHS
 from benchmarks.soak.history import History
 from benchmarks.soak.poison import DIED
 from benchmarks.soak.results import Accepted, End, Result, Results
@@ -40,6 +40,8 @@ class Excuses:
     history: History
     watch: Watch
     tenants: Mapping[str, Tenant]
+    #: processes of the gateway
+    workers: int = 1
 
     def ill(self, result: Result) -> dict[str, set[str]]:
         """Replicas of the request's own pools that were ill at some time of it, and with what."""
@@ -74,7 +76,7 @@ def explain(result: Result, excuses: Excuses) -> str | None:
     if result.content:
         return "its replica fell ill in mid-stream" if ill else None
     if result.code == "poison_request":
-        return _taken_for_poison(result, ill)
+        return _taken_for_poison(result, ill, excuses.workers)
     if len(ill) >= ATTEMPTS:
         return "as many replicas ill as it has attempts"
     if result.code in NO_ROOM and excuses.tenants[result.tenant].yields and excuses.crowds.felt(
@@ -88,9 +90,12 @@ def explain(result: Result, excuses: Excuses) -> str | None:
     return None
 
 
-def _taken_for_poison(result: Result, ill: Mapping[str, set[str]]) -> str | None:
-    """Nothing that this run sends to the replicas that suffer kills: three deaths with it on them were chance."""
-    return "three replicas died with it on them" if result.model != FRAGILE and len(ill) >= ATTEMPTS else None
+def _taken_for_poison(result: Result, ill: Mapping[str, set[str]], workers: int) -> str | None:
+    """Nothing that this run sends to the replicas that suffer kills: three deaths with it on them were chance. Where
+    one process sees poison and innocents die together it tells them apart; workers suspect on their own."""
+    if result.model != FRAGILE:
+        return "three replicas died with it on them" if len(ill) >= ATTEMPTS else None
+    return "another worker's poison killed two replicas with it on them" if workers > 1 and len(ill) >= DEATHS else None
 
 
 def judge_requests(results: Results, excuses: Excuses) -> tuple[Counter[str], list[str]]:

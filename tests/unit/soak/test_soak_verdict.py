@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,6 +91,16 @@ def test_a_death_of_poison_breaks_streams_and_nothing_else() -> None:
 def test_an_innocent_body_needs_three_deaths_to_be_taken_for_poison() -> None:
     assert explain(failed(code="poison_request"), excuses("kill", "kill")) is None
     assert explain(failed(code="poison_request"), excuses("kill", "kill", "refuse")) is not None
+
+
+def test_workers_suspect_on_their_own() -> None:
+    """Another worker's poison kills two replicas with an innocent on them: one process would have seen both."""
+    deadly = excuses()
+    for since in (11.0, 13.0):
+        deadly.history.begin(DIED, since)
+    refused = failed(tenant="tester", code="poison_request")
+    assert explain(refused, deadly) is None
+    assert explain(refused, replace(deadly, workers=2)) is not None
 
 
 def test_requests_are_counted_once(tmp_path: Path) -> None:
