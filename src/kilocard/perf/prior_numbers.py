@@ -9,7 +9,12 @@ are set by hand. `evidence` is of models that were left out of the fit, in class
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kilocard.perf.priors import Evidence, Generation, Prior, Reach
+
+#: not fitted: full-load throughputs on A100s, see docs/speed-model.md
+AMPERE = Generation(products=0.8)
 
 VLLM = Prior(
     Reach(
@@ -36,8 +41,7 @@ VLLM = Prior(
     ),
     generations={
         "blackwell": Generation(1.1, 0.6, 0.886, 0.882),
-        # not fitted: full-load throughputs on A100s, see docs/speed-model.md
-        "ampere": Generation(products=0.8),
+        "ampere": AMPERE,
     },
     evidence={
         ("blackwell", "dense"): Evidence(60, 1, 0.083, 0.169),
@@ -48,32 +52,19 @@ VLLM = Prior(
 )  # fmt: skip
 
 SGLANG = Prior(
-    Reach(
-        bandwidth=0.93,
+    # what the two share is the common set's
+    replace(
+        VLLM.reach,
         experts={4: 0.886, 8: 0.737, 16: 0.664},
         cache=0.874,
-        latent=1.54,
-        products={
-            (False, 16): 0.8, (False, 8): 0.55, (False, 4): 0.225,
-            (True, 16): 0.165, (True, 8): 0.16, (True, 4): 0.0943,
-        },
-        attention=0.566,
-        step_s=0.00074,
+        products={**VLLM.reach.products, (False, 16): 0.8},
         layer_s=3.92e-05,
-        expert_layer_s=2.85e-05,
-        latent_layer_s=1.49e-05,
-        prefill_layer_s=8.45e-05,
-        sequence_s=1.12e-05,
-        rounds=0.969,
-        link=0.811,
-        request_s=0.006,
         steps_ahead=0.0,
         turnaround_steps=24.4,
     ),
     generations={
         "blackwell": Generation(1.1, 0.6, 0.832, 0.939),
-        # not fitted: full-load throughputs on A100s, see docs/speed-model.md
-        "ampere": Generation(products=0.8),
+        "ampere": AMPERE,
     },
     evidence={
         ("blackwell", "experts"): Evidence(195, 3, 0.113, 0.358),
@@ -107,8 +98,7 @@ TRTLLM = Prior(
     ),
     generations={
         "blackwell": Generation(1.1, 0.825, 1.27, 0.6),
-        # not fitted: full-load throughputs on A100s, see docs/speed-model.md
-        "ampere": Generation(products=0.8),
+        "ampere": AMPERE,
     },
     evidence={
         ("blackwell", "dense"): Evidence(75, 2, 0.153, 0.342),
