@@ -23,13 +23,13 @@ from kilocard.perf.profile import Profile
 from kilocard.perf.setting import EngineSetting
 from kilocard.planner.demand import Demand, Objective
 from kilocard.planner.document import document, impossible
-from kilocard.planner.fleet import EFFICIENCY, MEASURED_HEADROOM, MODELLED_HEADROOM, Sizing
+from kilocard.planner.fleet import EFFICIENCY, MEASURED_HEADROOM, MODELLED_HEADROOM, MOST, Sizing
 from kilocard.planner.layouts import Pins
 from kilocard.planner.machine import Machines
 from kilocard.planner.parameters import longest
 from kilocard.planner.plan import Impossible, plan
 from kilocard.planner.pool import cluster
-from kilocard.planner.replica import Question
+from kilocard.planner.replica import Question, Speed, speed_of
 
 
 def _panel(panel: str) -> Callable[..., Any]:
@@ -63,11 +63,17 @@ def plan_command(
     headroom: Annotated[
         float | None,
         _load(
-            f"Share of capacity used at the peak (0.95 at most). Default {MODELLED_HEADROOM} where speed is modelled, "
-            f"{MEASURED_HEADROOM:g} with --profile."
+            f"Share of capacity used at the peak. Default {MODELLED_HEADROOM} where speed is modelled, {MOST} at most; "
+            f"{MEASURED_HEADROOM:g} with a measured --profile."
         ),
     ] = None,
-    scaling_efficiency: Annotated[float, _load("What n replicas give over n times one; measure it.")] = EFFICIENCY,
+    scaling_efficiency: Annotated[
+        float | None,
+        _load(
+            f"What n replicas give over n times one; measure it. Default {EFFICIENCY} where speed is modelled; with a "
+            "measured --profile what virtual time shows."
+        ),
+    ] = None,
     gpus: Annotated[int | None, _machines("GPUs that there are. Default: as many as it takes.")] = None,
     nodes: Annotated[int | None, _machines("Machines that there are.")] = None,
     gpus_per_node: Annotated[int | None, _machines("GPUs of a machine. Default: the type's usual server.")] = None,
@@ -188,12 +194,12 @@ def _chance(seed: int) -> Random:
     return Random(seed)  # noqa: S311  # a trial, not a secret
 
 
-def _sizing(headroom: float | None, efficiency: float, measured: Profile | None) -> Sizing:
-    usual = MODELLED_HEADROOM if measured is None else MEASURED_HEADROOM
+def _sizing(headroom: float | None, efficiency: float | None, given: Profile | None) -> Sizing:
     for name, value in (("--headroom", headroom), ("--scaling-efficiency", efficiency)):
         if value is not None and not 0 < value <= 1:
             raise UsageError(f"{name} {value:g}: a share, above 0 and at most 1")
-    return Sizing(usual if headroom is None else headroom, efficiency)
+    modelled = given is None or speed_of(given) is Speed.MODELLED
+    return (Sizing.modelled if modelled else Sizing.measured)(headroom, efficiency)
 
 
 def _pins(tensor: int | None, pipeline: int | None, expert: bool | None, *, tunes: bool) -> Pins:

@@ -12,10 +12,13 @@ from kilocard.perf.memory import Memory
 from kilocard.planner.capacity import Capacity
 from kilocard.planner.plan import Plan
 from kilocard.planner.pool import cluster, engine_command
+from kilocard.planner.replica import Speed
 from kilocard.planner.search import Candidate
 from kilocard.spec.dump import dump
 
 _REFUSALS = 8
+#: a mean above this is that of a queue without end: at the limit, or beyond it
+_ENDLESS_S = 600.0
 _COLUMNS = ("GPU", "layout", "replicas", "GPUs", "$/h", "$/M tokens", "TTFT", "TPOT", "a replica's limit", "speed")
 
 
@@ -140,7 +143,12 @@ def _expect(plan: Plan) -> None:
     )
     if tried is not None:
         some = "" if tried.replicas == tried.of_replicas else f", {tried.replicas} of the {tried.of_replicas} replicas"
-        lines([f"virtual time: {tried.requests} requests by chance (Poisson){some}, through the gateway's queue_depth"])
+        lines(
+            [
+                f"virtual time: {tried.seconds:,.0f} s of the peak, {tried.requests} requests by chance (Poisson)"
+                f"{some}, through the gateway's queue_depth"
+            ]
+        )
         if not plan.trial_agrees:
             lines(
                 ["the closed form and virtual time disagree by more than 15 % on TPOT: trust virtual time, and measure"]
@@ -218,14 +226,14 @@ def _alternatives(plan: Plan) -> None:
             _ms(each.each.ttft_s),
             _ms(each.each.tpot_s),
             f"{each.capacity.expected.output_tokens_per_s:,.0f} tok/s",
-            "measured" if plan.question.measured is not None and each is plan.choice else "modelled",
+            plan.question.speed if each is plan.choice else Speed.MODELLED,
         )
     results.print(table)
 
 
 def written_note(plan: Plan) -> str:
     """One line for the cluster file: how far the number of replicas is to be trusted."""
-    how = "measured" if plan.question.measured is not None else "modelled"
+    how = plan.question.speed
     said = plan.doubt.replicas_text(plan.choice.replicas)
     return f"Planned with speed {how}" + (f": {said}." if said else f", off by {plan.doubt.off}.")
 
@@ -233,9 +241,8 @@ def written_note(plan: Plan) -> str:
 def _provenance(plan: Plan) -> list[str]:
     choice = plan.choice
     profile = choice.profile
-    how = "measured" if plan.question.measured is not None else "modelled"
     return [
-        f"speed: {how} (profile {profile.name}), off by {plan.doubt.off}"
+        f"speed: {plan.question.speed} (profile {profile.name}), off by {plan.doubt.off}"
         + (f". {profile.note}" if profile.note else ""),
         "memory: counted from the model's config; what nobody said: "
         + (", ".join(f"{name} {value}" for name, value in choice.memory.assumed) or "nothing"),
@@ -245,8 +252,8 @@ def _provenance(plan: Plan) -> list[str]:
 
 
 def _ms(seconds: float) -> str:
-    if seconds == float("inf"):
-        return "never"
+    if seconds > _ENDLESS_S:
+        return "grows"
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kilocard.perf.memory import Memory
 from kilocard.perf.operating_point import Expected
+from kilocard.planner.fleet import is_full
 from kilocard.planner.placement import Placement
 from kilocard.planner.plan import Plan
 from kilocard.planner.pool import engine_command
@@ -24,6 +26,7 @@ def document(plan: Plan, *, model: str) -> dict[str, Any]:
         "demand": _demand(plan),
         "memory": memory_section(choice.memory),
         "choice": candidate(choice, question)
+        | _while_it_lasts(plan)
         | {
             "engine": question.engine,
             "engine_command": engine_command(question, choice, model=model),
@@ -127,6 +130,14 @@ def expected(each: Expected, replicas: int, question: Question) -> dict[str, Any
         "kv_usage": each.kv_share,
         "saturated": each.saturated,
     }
+
+
+def _while_it_lasts(plan: Plan) -> dict[str, Any]:
+    """Full replicas reach their steady state in no peak: `expected` then has virtual time's TTFT."""
+    choice, tried, rate = plan.choice, plan.trial, plan.question.demand.rate_per_s
+    if tried is None or rate is None or not is_full(rate, choice.capacity.requests_per_s, choice.replicas):
+        return {}
+    return {"expected": expected(replace(choice.each, ttft_s=tried.ttft_s.mean), choice.replicas, plan.question)}
 
 
 def memory_section(memory: Memory) -> dict[str, Any]:
@@ -234,6 +245,7 @@ def _trial(tried: Trial | None) -> dict[str, Any] | None:
         "tpot_s": _tail(tried.tpot_s),
         "e2e_s": _tail(tried.e2e_s),
         "output_tokens_per_s": tried.output_tokens_per_s * tried.of_replicas / tried.replicas,
+        "seconds": tried.seconds,
         "requests": tried.requests,
         "replicas_simulated": tried.replicas,
         "concurrency": tried.concurrency,

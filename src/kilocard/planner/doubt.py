@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kilocard.perf.profile import Profile
-from kilocard.planner.fleet import MOST, Sizing
+from kilocard.planner.fleet import Sizing
 
 #: median error where neither the profile nor the model's priors state one, a share
 UNKNOWN_ERROR = 0.3
@@ -64,8 +64,8 @@ def doubt(profile: Profile, sizing: Sizing, *, rate_per_s: float | None, each_pe
 
     covered = None
     if rate_per_s is not None:
-        full = Sizing(1.0, sizing.efficiency).usable(replicas)
-        covered = max(0.0, replicas * each_per_s * min(MOST, full) / rate_per_s - 1)
+        full = replace(sizing, headroom=1.0).usable(replicas)
+        covered = max(0.0, replicas * each_per_s * full / rate_per_s - 1)
     return Doubt(within(median), within(max(median, p90)), covered)
 
 
@@ -79,6 +79,8 @@ def covers(found: Doubt) -> str:
     if found.covered is None:
         return ""
     share = math.floor(100 * found.covered)
+    if not share:
+        return "nothing is left over: where they are slower, requests wait"
     if found.covered >= found.p90.error:
         return f"the headroom covers both: the rate is carried while speed is over-estimated by less than {share}%"
     return f"the rate is carried while speed is over-estimated by less than {share}%; beyond it requests wait"

@@ -11,7 +11,7 @@ from kilocard.core.errors import PlanError
 from kilocard.planner.advice import Advice, advise
 from kilocard.planner.disaggregation import Split, split_option
 from kilocard.planner.doubt import Doubt, doubt
-from kilocard.planner.fleet import MODELLED_HEADROOM
+from kilocard.planner.fleet import MOST
 from kilocard.planner.growth import Step, growth
 from kilocard.planner.layouts import Pins
 from kilocard.planner.optimise import optimisations
@@ -19,16 +19,15 @@ from kilocard.planner.parameters import Parameter, explain
 from kilocard.planner.pipeline import Stages, better_stages, usual_stages
 from kilocard.planner.placement import Placement, placements
 from kilocard.planner.replica import Question
-from kilocard.planner.search import Candidate, Refusal, at_load, search
+from kilocard.planner.search import Candidate, Refusal, search
 from kilocard.planner.sensitivity import changes
-from kilocard.planner.trial import Trial, trial
+from kilocard.planner.settle import settle
+from kilocard.planner.trial import Trial
 from kilocard.planner.warnings import measured_is_slow, warnings
 
 ALTERNATIVES = 3
 #: closed form and virtual time agree within these shares (and 0.1 s of TTFT)
 AGREE_TPOT, AGREE_TTFT = 0.15, 0.5
-#: replicas are added so often where the trial's p95 misses the objective
-_TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +75,12 @@ def plan(question: Question, rng: Random) -> Plan:
     if not found.candidates:
         raise Impossible(found.question, found.refusals)
     question = found.question
-    choice, tried, before = _try(question, found.candidates[0], rng)
+    settled = settle(question, found.candidates[0], rng)
+    choice, tried = settled.choice, settled.trial
     modelled = _modelled(question)
     others = optimisations(question, choice)
     demand = question.demand
     target = demand.output_tokens_per_s
-    rate_each = choice.capacity.requests_per_s * question.sizing.usable(choice.replicas)
     unsure = doubt(
         choice.profile,
         question.sizing,
@@ -99,13 +98,13 @@ def plan(question: Question, rng: Random) -> Plan:
             target_tokens_per_s=target,
             replica_tokens_per_s=choice.capacity.expected.output_tokens_per_s,
             gpus_per_replica=choice.layout.gpus,
-            replicas=choice.replicas,
+            replicas=_needed(question, choice),
             usable=question.sizing.usable(1),
             optimisations=others,
         ),
         trial=tried,
-        before_trial=before,
-        growth=growth(choice.replicas, rate_each) if demand.rate_per_s is not None else (),
+        before_trial=settled.before,
+        growth=_growth(question, choice),
         split=_split(question, choice),
         parameters=explain(
             gpu=choice.gpu,
@@ -122,7 +121,7 @@ def plan(question: Question, rng: Random) -> Plan:
         better_stages=better_stages(question.architecture, pipeline) if pipeline > 1 else None,
         placements=_placements(question),
         warnings=(
-            *warnings(question, choice, tried),
+            *warnings(question, choice, tried, forgiven=settled.forgiven),
             *measured_is_slow(choice, next((each for each in modelled if _same(each, choice)), None)),
         ),
         changes=changes(question, choice, unsure),
@@ -146,32 +145,22 @@ class Impossible(PlanError):
         self.refusals = tuple(refusals)
 
 
-def _try(question: Question, choice: Candidate, rng: Random) -> tuple[Candidate, Trial | None, int]:
-    """Virtual time has the last word on the number of replicas: (choice, its trial, replicas before)."""
-    demand, before = question.demand, choice.replicas
-    if demand.rate_per_s is None:
-        return choice, None, before
-    tried = None
-    for _ in range(_TRIES):
-        tried = trial(
-            choice.profile,
-            replicas=choice.replicas,
-            rate_per_s=demand.rate_per_s,
-            inputs=demand.input,
-            outputs=demand.output,
-            streams=choice.each.running,
-            rng=Random(rng.getrandbits(64)),  # noqa: S311  # a trial, not a secret
-        )
-        objective = question.demand.objective
-        slow = tried.ttft_s.p95 > objective.ttft_s or (tried.tpot_s is not None and tried.tpot_s.p95 > objective.tpot_s)
-        if not (slow or tried.turned_away) or not choice.enough:
-            break
-        more = choice.replicas + max(1, choice.replicas // 10)
-        most = question.machines.most
-        if most is not None and more * choice.layout.gpus > most:
-            break
-        choice = replace(choice, replicas=more, each=at_load(question, choice.profile, choice.capacity, more))
-    return choice, tried, before
+def _needed(question: Question, choice: Candidate) -> int:
+    """The choice's replicas; where the GPUs that there are hold too few, how many it would take."""
+    rate = question.demand.rate_per_s
+    if rate is None or choice.enough:
+        return choice.replicas
+    return max(choice.replicas, question.sizing.replicas(rate, choice.capacity.requests_per_s))
+
+
+def _growth(question: Question, choice: Candidate) -> tuple[Step, ...]:
+    """A replica is given what the plan gives it, or more where there is room: a step is no place to be full."""
+    rate = question.demand.rate_per_s
+    if rate is None:
+        return ()
+    usable = min(MOST, question.sizing.usable(choice.replicas)) * choice.capacity.requests_per_s
+    planned = rate / choice.replicas if choice.enough else 0.0
+    return growth(choice.replicas, max(usable, planned))
 
 
 def _placements(question: Question) -> tuple[Placement, ...]:
@@ -183,8 +172,7 @@ def _modelled(question: Question) -> Sequence[Candidate]:
     """Beside a measured replica, which speaks of its own layout only: all layouts by the model of speed."""
     if question.measured is None:
         return ()
-    sizing = replace(question.sizing, headroom=min(question.sizing.headroom, MODELLED_HEADROOM))
-    return search(replace(question, measured=None, pins=Pins(), sizing=sizing)).candidates
+    return search(replace(question, measured=None, pins=Pins(), sizing=question.sizing.for_modelled())).candidates
 
 
 def _same(one: Candidate, other: Candidate) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from kilocard.core.errors import PlanError
 from kilocard.perf.architecture import Architecture
@@ -21,6 +22,22 @@ from kilocard.planner.parameters import max_model_len, utilization
 
 #: perf.memory's code for a default max_model_len that the cache has no room for
 _TOO_LONG = "max_model_len_does_not_fit"
+
+
+class Speed(StrEnum):
+    """Where it comes from."""
+
+    MEASURED = "measured"
+    #: numbers of somebody's own, without a run behind them: taken as measured
+    GIVEN = "as given"
+    MODELLED = "modelled"
+
+
+def speed_of(given: Profile) -> Speed:
+    """A roofline in a file (calibrate without a run) says so and states its error; numbers set by hand state none."""
+    if given.provenance == "measured":
+        return Speed.MEASURED
+    return Speed.GIVEN if given.error is None else Speed.MODELLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +60,12 @@ class Question:
     longest: int = 2048
     #: do we choose the engine's arguments? Else they are its defaults, as its log would show them
     tunes: bool = True
+
+    @property
+    def speed(self) -> Speed:
+        if self.measured is None:
+            return Speed.MODELLED
+        return speed_of(self.measured)
 
 
 @dataclass(frozen=True, slots=True)

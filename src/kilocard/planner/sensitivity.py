@@ -18,6 +18,7 @@ def changes(question: Question, choice: Candidate, doubt: Doubt) -> tuple[str, .
     return (
         *_of_rate(question, choice),
         *_of_error(question, choice, doubt),
+        *_of_loss(question, choice),
         *_of_objective(question, choice),
         *_of_link(question, choice),
         *_of_card(question, choice),
@@ -29,6 +30,8 @@ def _of_rate(question: Question, choice: Candidate) -> list[str]:
     if rate is None or not choice.enough:
         return []
     most = choice.replicas * choice.capacity.requests_per_s * question.sizing.usable(choice.replicas)
+    if rate > most >= rate / (1 + question.sizing.slack):  # full: not one replica more, by the error of a measurement
+        most = rate
     if most < rate:
         return [f"less load: at {most:.3g} requests/s the closed form would do with {choice.replicas} replicas"]
     return [f"a peak above {most:.3g} requests/s ({most / rate:.2f} times the one given): one more replica"]
@@ -38,8 +41,20 @@ def _of_error(question: Question, choice: Candidate, doubt: Doubt) -> list[str]:
     said = doubt.replicas_text(choice.replicas)
     if not said:
         return []
-    how = "measured" if question.measured is not None else "modelled"
-    return [f"speed, which is {how}: {said}; {covers(doubt)}"]
+    return [f"speed, which is {question.speed}: {said}; {covers(doubt)}"]
+
+
+def _of_loss(question: Question, choice: Candidate) -> list[str]:
+    """What virtual time does not play of several replicas: hosts, links and a gateway that they share (R6)."""
+    rate, sizing = question.demand.rate_per_s, question.sizing.if_lost()
+    if rate is None or sizing is None or sizing.efficiency is None or choice.replicas == 1 or not choice.enough:
+        return []
+    lost, count = 1 - sizing.efficiency, sizing.replicas(rate, choice.capacity.requests_per_s)
+    test = "bench one and two together, and give what two make of twice one as --scaling-efficiency"
+    if count > choice.replicas:
+        return [f"{lost:.0%} lost between replicas that share hosts or a network: {count} replicas; {test}"]
+    spare = choice.replicas * choice.capacity.requests_per_s / rate - 1
+    return [f"more than {spare / (1 + spare):.0%} lost between replicas that share hosts or a network: {test}"]
 
 
 def _of_objective(question: Question, choice: Candidate) -> list[str]:

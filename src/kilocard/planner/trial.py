@@ -55,6 +55,8 @@ class Trial:
     e2e_s: Tail
     #: all replicas of the trial together
     output_tokens_per_s: float
+    #: how long requests came
+    seconds: float
     #: requests that the percentiles are of
     requests: int
     #: replicas that were tried, of how many that were planned
@@ -117,6 +119,7 @@ def run_trial(
         tpot_s=_tail(tpot) if tpot else None,
         e2e_s=_tail(e2e),
         output_tokens_per_s=(tokens_until(results, end) - tokens_until(results, begin)) / length,
+        seconds=requests[-1].at_s,
         requests=len(done),
         replicas=replicas,
         of_replicas=of_replicas or replicas,

@@ -165,6 +165,7 @@ def test_too_few_gpus_for_the_load_exits_1_and_says_how_much_they_take(model: st
     found = plan(model, "--gpu", "RTX3090-24GB", "--gpus", "1", "--rate", "50", exit_code=1)
     assert found["choice"]["enough"] is False
     assert "of 50" in found["advice"]["warnings"][0]
+    assert found["advice"]["verdict"] == "cluster" and "carries it" not in found["advice"]["reasons"][0]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from kilocard.perf.builtin import BUILTIN
 from kilocard.planner.doubt import Doubt, covers, doubt
-from kilocard.planner.fleet import MEASURED_HEADROOM, MODELLED_HEADROOM, Sizing
+from kilocard.planner.fleet import Sizing
 
 ANY = next(iter(BUILTIN.values()))
-MODELLED = Sizing(MODELLED_HEADROOM)
+MODELLED = Sizing.modelled()
 
 
 def of(
@@ -43,6 +43,16 @@ def test_the_headroom_carries_the_rate_up_to_an_error_that_is_named() -> None:
     assert covers(of(0.10, 0.60)).endswith("beyond it requests wait")
 
 
+def test_measured_replicas_that_are_full_have_nothing_to_spare() -> None:
+    profile = replace(ANY, error=0.02, error_p90=0.05)
+    full, roomy = (
+        doubt(profile, Sizing.measured(), rate_per_s=20, each_per_s=2.0, replicas=count) for count in (10, 11)
+    )
+    assert (full.covered, full.median.replicas) == (0.0, (10, 11))
+    assert covers(full) == "nothing is left over: where they are slower, requests wait"
+    assert roomy.covered == pytest.approx(0.1)
+
+
 def test_a_median_alone_has_a_tail_of_three_times_it() -> None:
     assert of(0.10, None).p90.error == pytest.approx(0.30)
     assert of(None, None).p90.error == pytest.approx(0.90)
@@ -58,7 +68,7 @@ def test_without_a_rate_there_are_no_replicas_to_count() -> None:
 
 @given(st.floats(0, 3), st.floats(0, 3), st.floats(0.01, 1e3), st.floats(0.01, 1e2))
 def test_the_wider_error_has_the_wider_span(median: float, more: float, rate: float, each: float) -> None:
-    sizing = Sizing(MEASURED_HEADROOM)
+    sizing = Sizing.measured()
     planned = sizing.replicas(rate, each)
     profile = replace(ANY, error=median, error_p90=median + more)
     found = doubt(profile, sizing, rate_per_s=rate, each_per_s=each, replicas=planned)

@@ -20,7 +20,7 @@ from kilocard.perf.setting import EngineSetting
 from kilocard.planner.advice import Verdict
 from kilocard.planner.capacity import Limit
 from kilocard.planner.demand import Demand, Objective
-from kilocard.planner.fleet import MEASURED_HEADROOM, MODELLED_HEADROOM, Sizing
+from kilocard.planner.fleet import Sizing
 from kilocard.planner.layouts import Pins, layouts
 from kilocard.planner.machine import Machines
 from kilocard.planner.plan import Impossible, plan
@@ -67,7 +67,7 @@ def question(
         setting=EngineSetting(),
         machines=Machines(),
         pins=Pins(),
-        sizing=Sizing(MODELLED_HEADROOM),
+        sizing=Sizing.modelled(),
         longest=inputs + outputs,
     )
     return replace(asked, **other)
@@ -116,7 +116,7 @@ def test_virtual_time_adds_replicas_where_the_tail_misses() -> None:
         ttft=0.2,
         measured=measured,
         pins=Pins(1, 1),
-        sizing=Sizing(MEASURED_HEADROOM),
+        sizing=Sizing.measured(),
     )
     found = plan(asked, Random(1))
     assert found.before_trial == 1 < found.choice.replicas
