@@ -136,9 +136,7 @@ def _candidate(question: Question, replica: Replica) -> Candidate:
 
 def _replicas(question: Question, layout: Layout, limit: Capacity) -> tuple[int, bool]:
     """(how many, is that enough?)"""
-    demand, machines = question.demand, question.machines
-    most = machines.most
-    fit = None if most is None else _fit(machines, layout, most)
+    demand, fit = question.demand, fits(question.machines, layout)
     if demand.rate_per_s is not None:
         need = question.sizing.replicas(demand.rate_per_s, limit.requests_per_s)
     elif demand.concurrency is not None:
@@ -151,8 +149,11 @@ def _replicas(question: Question, layout: Layout, limit: Capacity) -> tuple[int,
     return (need, True) if need <= fit else (max(1, fit), False)
 
 
-def _fit(machines: Machines, layout: Layout, most: int) -> int:
-    """Replicas on the GPUs that there are; groups do not reach from one machine into the next."""
+def fits(machines: Machines, layout: Layout) -> int | None:
+    """Replicas on the GPUs that there are; groups do not reach from one machine into the next. None: no bound."""
+    most = machines.most
+    if most is None:
+        return None
     if layout.gpus > machines.per_node:
         return most // layout.gpus
     whole, rest = divmod(most, machines.per_node)

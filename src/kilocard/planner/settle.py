@@ -10,7 +10,7 @@ from random import Random
 from kilocard.perf.profile import Profile
 from kilocard.planner.demand import Objective
 from kilocard.planner.replica import Question
-from kilocard.planner.search import Candidate, at_load
+from kilocard.planner.search import Candidate, at_load, fits
 from kilocard.planner.trial import Trial, trial
 
 #: replicas are added so often where p95 misses the objective, a tenth of them each time
@@ -40,12 +40,13 @@ def settle(question: Question, choice: Candidate, rng: Random) -> Settled:
     found = player.play(before)
     if found.meets or not choice.enough:
         return found.settled(before)
-    missed = before
+    missed, fit = before, fits(question.machines, choice.layout)
     for _ in range(TRIES):
         more = missed + max(1, missed // 10)
-        most = question.machines.most
-        if most is not None and more * choice.layout.gpus > most:
-            return found.settled(before)
+        if fit is not None:
+            more = min(more, fit)
+        if more <= missed:
+            break
         found = player.play(more)
         if found.meets:
             return player.fewest(missed, found).settled(before)
