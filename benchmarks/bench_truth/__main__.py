@@ -1,6 +1,6 @@
 """Do three load testers say the same of the same server, and is the knee where it has to be?
 
-python -m benchmarks.bench_truth                      # agreement: about 12 minutes on two quiet cores
+python -m benchmarks.bench_truth                      # agreement: 12 to 40 minutes on two quiet cores
 python -m benchmarks.bench_truth --requests own       # the same, each tool with the request that it sends by itself
 python -m benchmarks.bench_truth --fields             # what does a field cost in which they differ? 10 minutes
 python -m benchmarks.bench_truth --knees 4,8,16       # the knee: about 5 minutes each
@@ -28,6 +28,7 @@ from benchmarks.bench_truth.request import OWN, SAME
 from benchmarks.bench_truth.rounds import Row
 from benchmarks.bench_truth.sent import relay
 from benchmarks.bench_truth.server import Engine, serving
+from benchmarks.bench_truth.verdict import Verdict
 
 CACHE = Path.home() / ".cache" / "kilocard-benchmarks"
 #: a tool that lost requests measures again, so often at most
@@ -46,7 +47,8 @@ def main() -> int:
     parser.add_argument("--output", type=int, default=64)
     parser.add_argument("--spreads", default="0,0.5", help="of the answers' lengths, as shares")
     parser.add_argument("--waves", type=int, default=8, help="requests a point: so many times the concurrency")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of each load, at least")
+    parser.add_argument("--most-rounds", type=int, default=10, help="of a load on which tools are not decided yet")
     parser.add_argument("--fields", action="store_true", help="instead: what does a field of the request cost?")
     parser.add_argument("--knees", help="instead: find the knee at these max-num-seqs, such as 4,8,16")
     parser.add_argument("--quick", action="store_true", help="one point, one round")
@@ -65,20 +67,25 @@ def main() -> int:
         if options.knees:
             return knees(engine, [int(part) for part in options.knees.split(",")], folder)
         if options.quick:
-            options.concurrency, options.rounds, options.waves, options.spreads = "4", 1, 3, "0.5"
+            options.concurrency, options.waves, options.spreads = "4", 3, "0.5"
+            options.rounds = options.most_rounds = 1
         server = nullcontext(options.url) if options.url else serving(engine, 8, folder / "vllm.log")
         with server as url:
             if options.fields:
                 for load in (load for load in _loads(options) if not load.spread):
                     print(f"\n{fields.cost(url, load, options.rounds, folder)}", flush=True)
                 return 0
-            measured = agreement(engine, url, options, folder)
+            earlier = rounds.read(options.earlier)
+            measured = agreement(engine, url, options, folder, earlier)
     if options.json:
         rounds.write(measured, options.json)
-    return show(rounds.joined([rounds.read(options.earlier), measured]))
+    return show(rounds.joined([earlier, measured]), open_is_fine=options.quick)
 
 
-def agreement(engine: Engine, url: str, options: argparse.Namespace, folder: Path) -> list[Row]:
+def agreement(
+    engine: Engine, url: str, options: argparse.Namespace, folder: Path, earlier: Sequence[Row] = ()
+) -> list[Row]:
+    """Rounds of all loads, then of those on which the tools neither agree nor are apart, with the earlier rounds."""
     chosen = options.tools.split(",")
     program = guidellm.install(engine, options.cache) if "guidellm" in chosen else Path()
     tools: dict[str, Tool] = {
@@ -94,13 +101,18 @@ def agreement(engine: Engine, url: str, options: argparse.Namespace, folder: Pat
     if options.requests == "same" and len({json.dumps(said, sort_keys=True) for said in sent.values()}) > 1:
         raise SystemExit("the tools do not send the same request: their numbers are of different work")
     found: list[Row] = []
-    for number in range(options.rounds):
-        for load in loads:
+    for number in range(max(options.rounds, options.most_rounds)):
+        for load in loads if number < options.rounds else _open(loads, rounds.joined([earlier, found])):
             # another order in each round: who comes first has the cooler processor
             for name in chosen[number % len(chosen) :] + chosen[: number % len(chosen)]:
                 found.append(_measured(tools[name], url, number, load, body))
                 print(tables.line(found[-1]), file=sys.stderr)
     return found
+
+
+def _open(loads: Sequence[Load], rows: Sequence[Row]) -> list[Load]:
+    """Those on which more rounds may decide."""
+    return [load for load in loads if tables.verdict(rows, load.place) is Verdict.OPEN]
 
 
 def _sent(tool: Tool, url: str, load: Load, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,11 +145,13 @@ def _loads(options: argparse.Namespace) -> list[Load]:
     return found
 
 
-def show(rows: Sequence[Row]) -> int:
-    """Exit code 1 where two tools are too far apart."""
-    table, agree = tables.agreement(rows)
-    print(f"\n{table}\n\n{tables.engine(rows)}")
-    return int(not agree)
+def show(rows: Sequence[Row], *, open_is_fine: bool = False) -> int:
+    """Exit code 1 where two tools are too far apart, or where the rounds are too few to say."""
+    print(f"\n{tables.agreement(rows)}\n\n{tables.engine(rows)}")
+    found = tables.verdict(rows)
+    if found is Verdict.OPEN:
+        print("\nNot decided: more rounds are needed (--json FILE now, --earlier FILE then).")
+    return int(found is Verdict.APART or (found is Verdict.OPEN and not open_is_fine))
 
 
 def knees(engine: Engine, sizes: list[int], folder: Path) -> int:

@@ -39,6 +39,7 @@ def run(url: str, load: Load, folder: Path, body: Mapping[str, Any]) -> Measured
         point["input_tokens"] / point["completed"],
         point["output_tokens"] / point["completed"],
         _turnaround(folder / "kilocard" / "requests.jsonl"),
+        point["output_tokens_per_s"],  # it counts no longer than the slots are full
     )
 
 

@@ -25,3 +25,9 @@ class Load:
     @property
     def longest(self) -> int:
         return round(self.output * (1 + self.spread))
+
+    @property
+    def place(self) -> str:
+        """In words: what is the same in all rounds."""
+        lengths = f"{self.shortest}–{self.longest}" if self.spread else f"{self.output}"
+        return f"{self.concurrency} at once, {self.input} → {lengths} tokens"

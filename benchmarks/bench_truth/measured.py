@@ -29,6 +29,9 @@ class Measured:
     output_tokens: float
     #: from the last token of one request to the clock's start for the next one in its slot: the tool's own time
     turnaround_s: float
+    #: while all slots were busy: without the end, when there are no more requests to take a free one. NaN: not counted,
+    #: in files of earlier versions
+    full_tokens_per_s: float = math.nan
 
     @property
     def ttft_of_slot_s(self) -> float:
@@ -52,6 +55,13 @@ class Answered:
         """When its last token came."""
         return self.began_s + self.ttft_s + self.tpot_s * (self.output_tokens - 1)
 
+    def tokens_until(self, at_s: float) -> float:
+        """Its tokens that had come by then: the first after TTFT, the others at even distances."""
+        first = self.began_s + self.ttft_s
+        if at_s < first:
+            return 0.0
+        return min(self.output_tokens, 1 + ((at_s - first) / self.tpot_s if self.tpot_s else self.output_tokens))
+
 
 def means(tool: str, output_tokens_per_s: float, requests: Sequence[Answered], slots: int) -> Measured:
     """Of a tool's own values for each request, without the first of each slot: those start at one moment on an idle
@@ -72,7 +82,18 @@ def means(tool: str, output_tokens_per_s: float, requests: Sequence[Answered], s
         mean("input_tokens"),
         mean("output_tokens"),
         turnaround([each.began_s for each in counted], [each.last_s for each in requests]),
+        while_full(requests, slots),
     )
+
+
+def while_full(requests: Sequence[Answered], slots: int) -> float:
+    """Output tokens a second from the first start after those of all slots to the last one. After it a tool has no
+    request left for a slot that frees, and with answers of many lengths the batch empties slowly. `kilocard bench`
+    stops there by itself."""
+    begin, end = (sorted(each.began_s for each in requests)[place] for place in (slots, -1))
+    if end <= begin:
+        return math.nan
+    return sum(each.tokens_until(end) - each.tokens_until(begin) for each in requests) / (end - begin)
 
 
 def turnaround(began: Iterable[float], last: Iterable[float]) -> float:

@@ -25,10 +25,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        """The load in words: what is the same in all rounds."""
-        load = self.load
-        lengths = f"{load.shortest}–{load.longest}" if load.spread else f"{load.output}"
-        return f"{load.concurrency} at once, {load.input} → {lengths} tokens"
+        return self.load.place
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

@@ -2,53 +2,110 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
+from benchmarks.bench_truth.load import Load
 from benchmarks.bench_truth.rounds import Row
+from benchmarks.bench_truth.verdict import Beside, Verdict, beside
 
 T = TypeVar("T", bound=Hashable)
 
-#: name, Measured's field, how far apart tools may be, judged with answers of one length, and of many
+
+@dataclass(frozen=True)
+class Compared:
+    """One quantity."""
+
+    name: str
+    #: of Measured
+    field: str
+    #: how far apart tools may be, a share
+    limit: float
+    #: of which loads it is judged; of the others it is shown
+    judged: Callable[[Load], bool]
+
+
 COMPARED = (
-    ("output tok/s", "output_tokens_per_s", 0.03, True, False),  # a batch of many lengths empties slowly at the end
-    ("TTFT mean", "ttft_s", 0.05, False, True),  # slots that free in one step: how fast a tool sends the next ones
-    ("TTFT mean, from the free slot", "ttft_of_slot_s", 0.05, False, True),
-    ("TPOT mean", "tpot_s", 0.05, True, True),
-    ("e2e mean", "e2e_s", 0.05, True, False),  # follows the lengths that were drawn
+    # a batch of many lengths empties slowly at the end, which the peers count
+    Compared("output tok/s", "output_tokens_per_s", 0.03, lambda load: not load.spread),
+    Compared("output tok/s, all slots busy", "full_tokens_per_s", 0.03, lambda load: bool(load.spread)),
+    # Beside others a request that is sent later in a step waits less for the step: the later a tool starts its clock,
+    # the less it says. Alone it finds an idle server.
+    Compared("TTFT mean", "ttft_s", 0.05, lambda load: load.concurrency == 1),
+    # with one length all slots are free in one step: how fast a tool sends the next ones
+    Compared("TTFT mean, from the free slot", "ttft_of_slot_s", 0.05, lambda load: bool(load.spread)),
+    Compared("TPOT mean", "tpot_s", 0.05, lambda load: True),
+    # follows the lengths that were drawn
+    Compared("e2e mean", "e2e_s", 0.05, lambda load: not load.spread),
 )
 
 
-def agreement(rows: Sequence[Row]) -> tuple[str, bool]:
-    """Medians over the rounds, and the first tool beside each other one: the median of the ratios within the rounds,
-    since a machine's speed moves from minute to minute. And whether all that is judged is close enough."""
-    tools = _in_order(row.measured.tool for row in rows)
-    first, *others = tools
-    beside = [f"beside {other}" for other in others]
-    lines = [f"| load | what | {' | '.join([*tools, *beside])} |", f"|---|---|{'---:|' * (len(tools) + len(beside))}"]
-    agree = True
+@dataclass(frozen=True)
+class Judged:
+    """The first tool beside another one, in one quantity of one load."""
+
+    place: str
+    what: Compared
+    other: str
+    beside: Beside
+    #: does the verdict count?
+    counts: bool
+
+    def __str__(self) -> str:
+        if not self.counts:
+            return f"{self.beside}, not judged"
+        verdict = self.beside.verdict
+        return f"{self.beside}" + {Verdict.AGREE: "", Verdict.APART: " **too far**"}.get(verdict, f", {verdict}")
+
+
+def judged(rows: Sequence[Row]) -> list[Judged]:
+    """In the order of the table."""
+    first, *others = _in_order(row.measured.tool for row in rows)
+    found = []
     for place in _in_order(row.place for row in rows):
         here = [row for row in rows if row.place == place]
-        spread = here[0].load.spread
-        for name, field, limit, with_one, with_many in COMPARED:
-            values = {tool: _by_round(here, tool, field) for tool in tools}
-            cells = [f"{shown(field, _middle(values[tool]))} ({_apart(values[tool]):.0%})" for tool in tools]
+        for what in COMPARED:
+            own = _by_round(here, first, what.field)
             for other in others:
-                ratio = _ratio(values[first], values[other])
-                judged = with_many if spread else with_one
-                close = abs(ratio - 1) <= limit
-                agree &= close or not judged
-                cells.append(f"{ratio - 1:+.1%}" + ("" if close else " **too far**" if judged else ", not judged"))
-            lines.append(f"| {place} | {name} | {' | '.join(cells)} |")
+                theirs = _by_round(here, other, what.field)
+                ratios = [value / theirs[each] for each, value in own.items() if each in theirs]
+                near = beside([ratio for ratio in ratios if not math.isnan(ratio)], what.limit)
+                found.append(Judged(place, what, other, near, what.judged(here[0].load)))
+    return found
+
+
+def verdict(rows: Sequence[Row], place: str | None = None) -> Verdict:
+    """Of all that counts, or of one load: too far where one is, and else not decided where one is not."""
+    verdicts = {each.beside.verdict for each in judged(rows) if each.counts and place in {None, each.place}}
+    return next((each for each in (Verdict.APART, Verdict.OPEN) if each in verdicts), Verdict.AGREE)
+
+
+def agreement(rows: Sequence[Row]) -> str:
+    """Medians over the rounds, and the first tool beside each other one."""
+    tools = _in_order(row.measured.tool for row in rows)
+    names = [f"beside {other}" for other in tools[1:]]
+    lines = [f"| load | what | {' | '.join([*tools, *names])} |", f"|---|---|{'---:|' * (len(tools) + len(names))}"]
+    found = {(each.place, each.what, each.other): each for each in judged(rows)}
+    for place in _in_order(row.place for row in rows):
+        here = [row for row in rows if row.place == place]
+        for what in COMPARED:
+            values = [_by_round(here, tool, what.field) for tool in tools]
+            cells = [f"{shown(what.field, _middle(each))} ({_apart(each):.0%})" for each in values]
+            cells += [str(found[place, what, other]) for other in tools[1:]]
+            lines.append(f"| {place}, {len(values[0])} rounds | {what.name} | {' | '.join(cells)} |")
     lines.append(
-        "\nIn brackets: how far the rounds of one tool are apart. Tokens of a request, by each tool's own count:"
+        "\nIn brackets: how far the rounds of one tool are apart, and the 95 % interval of the ratio of two. Tokens of "
+        "a request by each tool's own count, and what it takes from a free slot to the start of its clock:"
     )
     for tool in tools:
         own = [row.measured for row in rows if row.measured.tool == tool]
         counts = [statistics.fmean(getattr(each, name) for each in own) for name in ("input_tokens", "output_tokens")]
-        lines.append(f"- {tool}: {counts[0]:.1f} in, {counts[1]:.1f} out")
-    return "\n".join(lines), agree
+        late = statistics.median(each.turnaround_s for each in own)
+        lines.append(f"- {tool}: {counts[0]:.1f} in, {counts[1]:.1f} out; {late * 1e3:.1f} ms")
+    return "\n".join(lines)
 
 
 def engine(rows: Sequence[Row]) -> str:
@@ -68,7 +125,7 @@ def engine(rows: Sequence[Row]) -> str:
 
 def line(row: Row) -> str:
     """One run, for who watches."""
-    parts = [f"{name} {shown(field, getattr(row.measured, field))}" for name, field, *_ in COMPARED]
+    parts = [f"{each.name} {shown(each.field, getattr(row.measured, each.field))}" for each in COMPARED]
     return f"{row.place}  {row.measured.tool:17} {', '.join(parts)}"
 
 
@@ -90,7 +147,3 @@ def _middle(values: dict[int, float]) -> float:
 
 def _apart(values: dict[int, float]) -> float:
     return max(values.values()) / min(values.values()) - 1
-
-
-def _ratio(values: dict[int, float], others: dict[int, float]) -> float:
-    return statistics.median(value / others[each] for each, value in values.items() if each in others)
