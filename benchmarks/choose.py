@@ -8,18 +8,22 @@ per replica. `scan` is the same choice by min() over all replicas, in the same r
 Tick over all replicas, `scrape` one Scraped event. `held` is a request that ends while 100,000 of 1,000 tenants wait:
 its end, the release of the next one, and another arrival that is held; `short queue` is the same with 1,000. The least
 of the rounds counts: a busy machine only adds. `cached prompts` is choose+update of prefix_affinity for prompts that
-are known, `several gateways` the same where others send too, so that each prompt has a home. `hash of a prompt` is what
-a gateway pays to know how one begins; lines of its system prompt are 80 characters.
+are known, `several gateways` the same where others send too, so that each prompt has a home, `caches full` the worst
+of a usual day: each turn writes something new, something else is evicted for it, and two replicas have changed since
+the choice before. `hash of a prompt` is what a gateway pays to know how one begins; lines of its system prompt are 80
+characters.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import itertools
 import json
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kilocard.core.load import LoadSample
 from kilocard.core.prefix import Prefix, block_keys, key_of
@@ -97,6 +101,53 @@ def choose_cached(count: int, *, alone: bool, n: int = 20_000) -> float:
         load.begin(prefix.tokens - decision.cached, 200)
         policy.update(load)
     return (time.process_time() - start) / n
+
+
+def turns_that_grow(count: int, rng: random.Random) -> Iterator[Prefix]:
+    """2 conversations for each replica, 512 tokens more each turn up to 32,000; then another one begins."""
+    system = range(8)
+    live = [(number, 2 * rng.randrange(60)) for number in range(2 * count)]
+    for begun in itertools.count(2 * count):
+        place = rng.randrange(len(live))
+        number, length = live[place]
+        if length > 115:
+            number, length = begun, 0
+        live[place] = number, length + 2
+        own = range(1000 * number + 1000, 1000 * number + 1002 + length)
+        yield Prefix(256 * (10 + length), block_keys([*system, *own], 256), home=key_of(b"%d" % number))
+
+
+def choose_growing(count: int, batch: int = 100, batches: int = 200) -> float:
+    """prefix_affinity beside other gateways, with full caches: each turn writes something new, and something else goes.
+    As many requests end as begin. Prompts are made just before, as in a gateway, so their keys are at hand."""
+    rng = random.Random(3)
+    policy = PrefixAffinity(random.Random(1))
+    loads = filled(count)
+    by_id = {load.id: load for load in loads}
+    for load in loads:
+        load.scraped(0.0, LoadSample(0.0, rng.randrange(8), 0, rng.random(), kv_tokens=60_000))
+        policy.add(load)
+    source = turns_that_grow(count, rng)
+    running: deque[tuple[ReplicaLoad, int]] = deque()
+    before, spent = 12 * count // batch, 0.0
+    for number in range(before + batches):
+        turns = list(itertools.islice(source, batch))
+        start = time.process_time()
+        for prefix in turns:
+            decision = policy.choose((), prefix)
+            assert decision is not None
+            load = by_id[decision.target]
+            tokens = prefix.tokens - decision.cached
+            load.begin(tokens, 200)
+            policy.update(load)
+            running.append((load, tokens))
+            if len(running) > 3 * count:
+                load, tokens = running.popleft()
+                load.end(tokens, 200, True)
+                policy.update(load)
+        if number >= before:
+            spent += time.process_time() - start
+    return spent / (batch * batches)
 
 
 def hashing() -> tuple[float, float]:
@@ -190,6 +241,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     count = args.replicas
+    gc.set_threshold(50_000, 20, 50)  # as cli/running.py has it
     print(f"{count} replicas, µs of CPU\n{'policy':<20}{'choose+update':>15}{'dispatcher':>12}{'scrape':>9}{'tick':>9}")
     for name in POLICIES:
         chosen = best(args.rounds, lambda name=name: choose(name, count))  # type: ignore[misc]  # bound now
@@ -201,6 +253,7 @@ def main() -> None:
     for alone, name in ((True, "… cached prompts"), (False, "… several gateways")):
         cached = best(args.rounds, lambda alone=alone: choose_cached(count, alone=alone))  # type: ignore[misc]  # same
         print(f"{name:<20}{cached:15.2f}")
+    print(f"{'… and caches full':<20}{best(args.rounds, lambda: choose_growing(count)):15.2f}")
     print(f"{'hash of a prompt':<20}{' of 8 KB: {:.1f}, of 64 KB: {:.1f} µs a KB'.format(*hashing())}")
     print(f"{'scan of all':<20}{best(3, lambda: scan(count)):15.2f}")
     print(f"{'held':<20}{'':15}{best(3, lambda: held(100_000)):12.2f}")

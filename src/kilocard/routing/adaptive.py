@@ -66,7 +66,8 @@ class Adaptive(GaugedPolicy):
 
     def score(self, replica: ReplicaLoad) -> float:
         own = replica.in_flight + replica.peers[0] + replica.handicap
-        load = 1.0 + own + self.belief * self.gauged(replica)
+        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - replica.peers[0]
+        load = 1.0 + own + self.belief * gauged
         record = self._records.get(replica.id)
         if record is None:
             return load
@@ -75,9 +76,6 @@ class Adaptive(GaugedPolicy):
             faded = record.errors * 0.5 ** ((self._now - record.errors_at) / FORGIVE)
             score /= max(LEAST_SUCCESS, 1.0 - faded)
         return score
-
-    def gauged(self, replica: ReplicaLoad) -> float:
-        return QUEUE_WEIGHT * replica.waiting + replica.foreign - replica.peers[0]
 
     def forget(self, replica: ReplicaLoad) -> None:
         self.remove(replica)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kilocard.routing.load import ReplicaLoad
 from kilocard.routing.scored import ScoredPolicy
 
 #: one choice in so many looks at whose requests are there; a power of two
@@ -43,10 +42,6 @@ class GaugedPolicy(ScoredPolicy):
         #: running means of requests on a replica: all; not ours; seen in gauges only. They began together, so their
         #: ratios are right from the first reading on
         self._load = self._foreign = self._unknown = 0.0
-
-    def gauged(self, replica: ReplicaLoad) -> float:
-        """What only gauges say of it, in requests; the score has it times `belief`."""
-        raise NotImplementedError
 
     def _refresh(self) -> None:
         self._rescore()

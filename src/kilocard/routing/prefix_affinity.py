@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Sequence
 from random import Random
 
 from kilocard.core.decision import Decision
@@ -11,6 +11,7 @@ from kilocard.core.prefix import Prefix
 from kilocard.routing.base import Outcome
 from kilocard.routing.gauged import LONE
 from kilocard.routing.load import ReplicaLoad
+from kilocard.routing.prefix_cache import COVERED
 from kilocard.routing.prefix_index import PrefixIndex
 from kilocard.routing.queue_depth import PREFILL_PER_REQUEST, QueueDepth
 from kilocard.routing.ring import Ring
@@ -125,7 +126,7 @@ class PrefixAffinity(QueueDepth):
         if record.listed:
             self._total += load - record.load
         record.load = load
-        own, gauged = self.own(replica), self.gauged(replica)
+        own, gauged = self.parts(replica)
         record.units = own + gauged
         return record.speed.factor * (own + self.belief * gauged)
 
@@ -199,22 +200,23 @@ class PrefixAffinity(QueueDepth):
         least = best = self._records[first[2]]
         tokens, share = prefix.tokens, self.trust.share
         self._turn = (self._turn + 1) % len(self._slots)
-        rivals, hit = self._rivals(prefix, least.slot)
-        cached, reason = hit, self.reason
+        rivals, matched = self._rivals(prefix, least.slot)
+        hit = cached = COVERED[matched]
+        reason = self.reason
         cost = least.speed.factor * (least.units + (tokens - share * hit) * PREFILL_PER_REQUEST)
         most = BOUND * self._total / self._count + SPARE + self.coarse * self.others
-        for slot, there, worth in rivals:
+        for slot, there, worth, keys in rivals:
             record = self._slots[slot]
             assert record is not None
             if there > cached:
                 cached = there
             rival = record.speed.factor * (record.units + (tokens - worth) * PREFILL_PER_REQUEST)
             if rival < cost and (record.load < most or record is least) and record.replica.id not in exclude:
-                best, cost, hit = record, rival, there
+                best, cost, hit, matched = record, rival, there, keys
                 reason = self.at_home if worth > there else self.reason
         if reason is self.reason and cached and share:
             reason = CACHED_HERE if hit else CACHED_ELSEWHERE
-        self._remember(best, prefix, hit, cached)
+        self._remember(best, prefix, hit, cached, matched)
         return _new(Decision, (best.replica.id, reason, cost * seconds, min(tokens, int(share * hit))))
 
     def lowest(
@@ -225,50 +227,63 @@ class PrefixAffinity(QueueDepth):
         if prefix is not None:
             records, share = self._records, self.trust.share
             worths = {id: share * self.index.hit(records[id].slot, prefix.keys) for id in scores}
-            for slot, _, worth in self._rivals(prefix, len(self._slots))[0]:
+            for slot, _, worth, _ in self._rivals(prefix, len(self._slots))[0]:
                 record = self._slots[slot]
                 if record is not None and (id := record.replica.id) not in exclude:
                     worths[id] = max(worth, worths.get(id, 0.0))
             for id, worth in worths.items():
-                replica = records[id].replica
-                units = self.own(replica) + self.gauged(replica) + (prefix.tokens - worth) * PREFILL_PER_REQUEST
+                own, gauged = self.parts(records[id].replica)
+                units = own + gauged + (prefix.tokens - worth) * PREFILL_PER_REQUEST
                 scores[id] = records[id].speed.factor * units
         return sorted((score * seconds, id) for id, score in scores.items())[:count]
 
-    def _rivals(self, prefix: Prefix, least: int) -> tuple[list[tuple[int, int, float]], int]:
-        """(slot, tokens cached there, tokens that speak for it) of replicas for which more than the load speaks; and
-        what the least loaded one, in slot `least`, has cached. Who has no more than that one is not worth a look."""
+    def _rivals(self, prefix: Prefix, least: int) -> tuple[list[tuple[int, int, float, int]], int]:
+        """(slot, tokens cached there, tokens that speak for it, keys that are known there) of replicas for which more
+        than the load speaks, −1 keys: not looked for; and how many keys the least loaded one, in slot `least`, has. Who
+        has no more than that one is not worth a look."""
         _, keys, home, session = prefix
         share = self.trust.share
-        holders, hit = self.index.holders(keys, self._open, least, CANDIDATES, self._turn)
-        found = [(slot, there, share * there) for slot, there in holders]
+        holders, matched = self.index.holders(keys, self._open, least, CANDIDATES, self._turn)
+        found = []
+        for slot, count in holders:
+            there = COVERED[count]
+            found.append((slot, there, share * there, count))
         worth = 0.0
         if self.others >= LONE:
             # the turn before came through here as seldom as any request does: of reuse we see our share only
             reused = self.reused / max(LEAST_OWN, 1.0 - self.others)
-            worth = TURNS * share * self.others * min(reused, prefix.tokens - hit)
+            worth = TURNS * share * self.others * min(reused, prefix.tokens - COVERED[matched])
         if session:
             known = self.index.session(session)
             if known is not None and self._open >> known[0] & 1:
                 there = min(known[1], prefix.tokens)
-                found.append((known[0], there, max(share, NAMED) * there))
-                return found, hit
+                found.append((known[0], there, max(share, NAMED) * there, -1))
+                return found, matched
             home = session
             worth = max(worth, NAMED * prefix.tokens)
         if home and worth > 0.0:
-            slot = self._ring.home(home, self._open)
-            if slot is not None:
-                there = self.index.hit(slot, keys)
-                found.append((slot, there, share * there + worth))
-        return found, hit
+            place = self._ring.home(home, self._open)
+            if place is not None:
+                count = self._known_at(place, keys, holders, matched)
+                there = COVERED[count]
+                found.append((place, there, share * there + worth, count))
+        return found, matched
 
-    def _remember(self, record: _Record, prefix: Prefix, hit: int, cached: int) -> None:
-        """The prompt goes there, where `hit` tokens of it are; `cached`: the most of it that any replica has."""
+    def _known_at(self, slot: int, keys: Sequence[int], holders: list[tuple[int, int]], matched: int) -> int:
+        """How many keys this replica has, where the holders of more than `matched` are known."""
+        for holder, count in holders:
+            if holder == slot:
+                return count
+        return self.index.matched(slot, keys, matched if len(holders) < CANDIDATES else len(keys))
+
+    def _remember(self, record: _Record, prefix: Prefix, hit: int, cached: int, matched: int) -> None:
+        """The prompt goes there, where `hit` tokens and `matched` keys of it are; `cached`: the most of it that any
+        replica has."""
         tokens = prefix.tokens
         if self.others >= LONE and not self._turn & 3:  # a sample will do
             common = self.index.common(prefix.keys, self._open, self._count // 2)
             self.reused += NEW_REUSED * (cached - common - self.reused)
-        self.index.put(record.slot, prefix.keys, tokens, prefix.session)
+        self.index.put(record.slot, prefix.keys, tokens, prefix.session, matched)
         self.trust.sent(tokens, hit if hit < tokens else tokens)
 
     # -- speeds

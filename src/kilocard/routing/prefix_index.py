@@ -7,9 +7,9 @@ its cache any more, as in the engine. Replicas are slots here, small numbers, so
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from kilocard.core.prefix import EDGES
+from kilocard.routing.prefix_cache import COVERED, Cache
 
 #: keys of all replicas together: some 220 bytes each, 110 MB at most
 MOST_KEYS = 500_000
@@ -17,29 +17,10 @@ MOST_KEYS = 500_000
 MOST_SESSIONS = 50_000
 
 
-class Cache:
-    """What one replica has cached, by our belief. A replica that loses its cache gets a new one."""
-
-    __slots__ = ("capacity", "keys", "lost", "slot", "tokens", "written")
-
-    def __init__(self, slot: int, capacity: float) -> None:
-        self.slot = slot
-        #: tokens
-        self.capacity = capacity
-        #: key → tokens between its edge and the one before; the next to be evicted first
-        self.keys: OrderedDict[int, int] = OrderedDict()
-        #: sum of these
-        self.tokens = 0
-        #: tokens that came new into it, ever: how old a session's is
-        self.written = 0
-        self.lost = False
-
-
 class PrefixIndex:
     """Keys of all replicas of one pool. Cost of each method: O(keys of the prompt), whatever the number of replicas.
 
-    In each cache a key is newer than those behind it in its chain, so a chain is evicted from its end, as engines do
-    it, and who has a key has all before it. That makes the longest match a binary search.
+    Who has a key has all before it in its chain. That makes the longest match a binary search.
     """
 
     __slots__ = ("_caches", "_holders", "_sessions")
@@ -53,7 +34,7 @@ class PrefixIndex:
 
     def __len__(self) -> int:
         """Keys in memory, each as often as there are replicas that have it."""
-        return sum(len(cache.keys) for cache in self._caches.values())
+        return sum(len(cache.held) for cache in self._caches.values())
 
     @property
     def distinct(self) -> int:
@@ -73,42 +54,43 @@ class PrefixIndex:
         cache = self._caches.pop(slot, None)
         if cache is not None:
             cache.lost = True
-            for key in cache.keys:
-                self._let_go(key, slot)
+            self._let_go(cache.held, cache.bit)
 
     def resize(self, slot: int, capacity: float) -> None:
         """Its cache holds this many tokens, as we know now."""
         cache = self._caches[slot]
         cache.capacity = capacity
-        self._evict(cache)
+        self._fit(cache)
 
-    def put(self, slot: int, keys: Sequence[int], tokens: int, session: int = 0) -> None:
-        """A prompt of so many tokens goes there."""
+    def put(self, slot: int, keys: Sequence[int], tokens: int, session: int = 0, matched: int = -1) -> None:
+        """A prompt of so many tokens goes there. `matched`: how many of the keys it has there, −1: not known."""
         cache = self._caches[slot]
-        held, holders = cache.keys, self._holders
-        bit = 1 << slot
-        matched = self._longest(keys, bit, len(keys))
-        for place in range(len(keys) - 1, matched - 1, -1):  # the end first: see above
-            key = keys[place]
-            span = held[key] = EDGES[place] - (EDGES[place - 1] if place else 0)
-            cache.tokens += span
-            holders[key] = holders.get(key, 0) | bit
-        refresh = held.move_to_end
-        for key in reversed(keys[:matched]):
-            refresh(key)
-        cache.written += max(0, tokens - (EDGES[matched - 1] if matched else 0))
+        if matched < 0:
+            matched = cache.matched(keys, len(keys))
+        new = cache.use(keys, matched)
+        if new:
+            holders, bit = self._holders, cache.bit
+            for key in new:
+                had = holders.setdefault(key, bit)
+                if had is not bit:
+                    holders[key] = had | bit
+        cache.written += max(0, tokens - COVERED[matched])
         if session:
             self._sessions[session] = (cache, cache.written, tokens)
             self._sessions.move_to_end(session)
             if len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-        if cache.tokens > cache.capacity or len(held) * len(self._caches) > MOST_KEYS:
-            self._evict(cache)
+        if new:
+            self._fit(cache)
 
     def hit(self, slot: int, keys: Sequence[int]) -> int:
         """Tokens of this prompt that the replica is believed to have."""
-        count = self._longest(keys, 1 << slot, len(keys))
-        return EDGES[count - 1] if count else 0
+        return COVERED[self._caches[slot].matched(keys, len(keys))]
+
+    def matched(self, slot: int, keys: Sequence[int], most: int) -> int:
+        """How many of the first `most` keys the replica is believed to have; all of them is likely."""
+        cache = self._caches[slot]
+        return most if most and keys[most - 1] in cache.held else cache.matched(keys, most)
 
     def session(self, name: int) -> tuple[int, int] | None:
         """Where a session's last request went and the tokens of it that are believed to be there still."""
@@ -123,66 +105,62 @@ class PrefixIndex:
     def holders(
         self, keys: Sequence[int], among: int, least: int, most: int, turn: int
     ) -> tuple[list[tuple[int, int]], int]:
-        """(slot, tokens) of at most `most` replicas of `among` that have a longer beginning of this prompt than the one
-        in slot `least`, the longest first; and what that one has.
+        """(slot, number of keys) of at most `most` replicas of `among` that have a longer beginning of this prompt than
+        the one in slot `least`, the longest first; and how many keys that one has.
 
         Of many that have the same, those from slot `turn` on, so that it is other ones each time.
         """
         found: list[tuple[int, int]] = []
-        bit = 1 << least
-        among |= bit
+        caches, holders = self._caches, self._holders
         count = len(keys)
-        while count := self._longest(keys, among, count):
-            tokens = EDGES[count - 1]
-            having = self._holders[keys[count - 1]] & among
-            if having & bit:
-                return found, tokens
-            among ^= having
+        cache = caches.get(least)
+        had = 0 if cache is None else cache.matched(keys, count)
+        left = holders.get(keys[had], 0) & among if had < count else 0
+        while left:
+            low = had + 1
+            if holders.get(keys[count - 1], 0) & left:  # most turns of a conversation add no key
+                low = count
+            while low < count:
+                middle = (low + count + 1) >> 1
+                if holders.get(keys[middle - 1], 0) & left:
+                    low = middle
+                else:
+                    count = middle - 1
+            having = holders[keys[low - 1]] & left
+            left ^= having
             after = having >> turn << turn
             for part in (after, having ^ after):
                 while part and len(found) < most:
                     lowest = part & -part
                     part ^= lowest
-                    found.append((lowest.bit_length() - 1, tokens))
+                    found.append((lowest.bit_length() - 1, low))
             if len(found) == most:
-                return found, self.hit(least, keys)
-        return found, 0
+                break
+            count = low - 1
+        return found, had
 
     def common(self, keys: Sequence[int], among: int, number: int) -> int:
         """Tokens of this prompt that more than `number` replicas of `among` have."""
         holders = self._holders
         low, high = 0, len(keys)
         while low < high:
-            middle = (low + high) // 2
+            middle = (low + high) >> 1
             if (holders.get(keys[middle], 0) & among).bit_count() > number:
                 low = middle + 1
             else:
                 high = middle
-        return EDGES[low - 1] if low else 0
+        return COVERED[low]
 
-    def _longest(self, keys: Sequence[int], among: int, count: int) -> int:
-        """How many of the first `count` keys some replica of `among` has."""
-        holders = self._holders
-        low, high = 0, count
-        while low < high:
-            middle = (low + high) // 2
-            if holders.get(keys[middle], 0) & among:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _evict(self, cache: Cache) -> None:
-        held = cache.keys
+    def _fit(self, cache: Cache) -> None:
         most = max(1, MOST_KEYS // len(self._caches))
-        while held and (cache.tokens > cache.capacity or len(held) > most):
-            key, span = held.popitem(last=False)
-            cache.tokens -= span
-            self._let_go(key, cache.slot)
+        if cache.tokens > cache.capacity or len(cache.held) > most:
+            self._let_go(cache.evict(most), cache.bit)
 
-    def _let_go(self, key: int, slot: int) -> None:
-        left = self._holders[key] & ~(1 << slot)
-        if left:
-            self._holders[key] = left
-        else:
-            del self._holders[key]
+    def _let_go(self, keys: Iterable[int], bit: int) -> None:
+        holders = self._holders
+        for key in keys:
+            having = holders[key]
+            if having == bit:
+                del holders[key]
+            else:
+                holders[key] = having ^ bit

@@ -34,22 +34,24 @@ class QueueDepth(GaugedPolicy):
     coarse = QUEUE_WEIGHT
 
     def score(self, replica: ReplicaLoad) -> float:
-        return self.own(replica) + self.belief * self.gauged(replica)
+        own, gauged = self.parts(replica)
+        return own + self.belief * gauged
 
-    def own(self, replica: ReplicaLoad) -> float:
-        """What we know of it ourselves: our requests there and our peers', and what health says."""
-        return (
+    def parts(self, replica: ReplicaLoad) -> tuple[float, float]:
+        """What we know of it ourselves: our requests there and our peers', and what health says. And what only gauges
+        say."""
+        peers = replica.peers[0]
+        kv = replica.context * replica.kv_per_token
+        own = (
             replica.in_flight
-            + replica.peers[0]
+            + peers
             + PREFILL_PER_REQUEST * replica.prefill
             + DECODE_PER_REQUEST * replica.decode
-            + KV_WEIGHT * replica.context * replica.kv_per_token
+            + KV_WEIGHT * kv
             + replica.handicap
         )
-
-    def gauged(self, replica: ReplicaLoad) -> float:
-        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - replica.peers[0]
+        gauged = QUEUE_WEIGHT * replica.waiting + replica.foreign - peers
         usage = replica.kv_usage
-        if usage is not None and usage > (kv := replica.context * replica.kv_per_token):
+        if usage is not None and usage > kv:
             gauged += KV_WEIGHT * (usage - kv)
-        return gauged
+        return own, gauged

@@ -32,17 +32,17 @@ def test_who_was_sent_a_prompt_has_it_and_its_beginnings() -> None:
     longer = block_keys([*range(16), *range(100, 120)], 256)
     assert known.hit(1, longer) == 4096
     assert known.hit(0, KEYS) == 0
-    assert known.holders(longer, 0b111, least=0, most=4, turn=0) == ([(1, 4096)], 0)
+    assert known.holders(longer, 0b111, least=0, most=4, turn=0) == ([(1, 12)], 0)
 
 
 def test_only_who_has_more_than_the_least_loaded_is_looked_at() -> None:
     known = index(4)
     known.put(0, KEYS, 8200)
-    known.put(1, KEYS[:8], 2100)
-    known.put(2, KEYS[:8], 2100)
-    assert known.holders(KEYS, 0b1111, least=1, most=4, turn=0) == ([(0, 8192)], 2048)
-    assert known.holders(KEYS, 0b1110, least=3, most=4, turn=2) == ([(2, 2048), (1, 2048)], 0)
-    assert known.holders(KEYS, 0b1111, least=0, most=4, turn=0) == ([], 8192)
+    known.put(1, KEYS[:7], 2100)
+    known.put(2, KEYS[:7], 2100)
+    assert known.holders(KEYS, 0b1111, least=1, most=4, turn=0) == ([(0, 16)], 7)
+    assert known.holders(KEYS, 0b1110, least=3, most=4, turn=2) == ([(2, 7), (1, 7)], 0)
+    assert known.holders(KEYS, 0b1111, least=0, most=4, turn=0) == ([], 16)
 
 
 def test_of_many_holders_others_have_their_turn() -> None:
@@ -132,8 +132,8 @@ class Machine(RuleBasedStateMachine):
         caches = self.index._caches
         truth: dict[int, int] = {}
         for slot, cache in caches.items():
-            assert cache.tokens == sum(cache.keys.values()) <= max(self.capacity[slot], 0)
-            for key in cache.keys:
+            assert cache.tokens <= max(self.capacity[slot], 0)
+            for key in cache.held:
                 truth[key] = truth.get(key, 0) | 1 << slot
         assert truth == self.index._holders
 
@@ -143,7 +143,7 @@ class Machine(RuleBasedStateMachine):
             for tail in range(6):
                 keys = block_keys([stem, *range(10), tail, *range(40)], 256)
                 for cache in self.index._caches.values():
-                    had = [key in cache.keys for key in keys]
+                    had = [key in cache.held for key in keys]
                     assert had == sorted(had, reverse=True)
 
 
