@@ -45,6 +45,10 @@ MISSES = {
 }
 
 
+#: flags that a row's source states and its columns don't
+FLAGS: dict[str, dict[str, Any]] = {"kv105": {"prefix_caching": True}}
+
+
 @dataclass(frozen=True, slots=True)
 class Error:
     """One row asked one question; `expected` and `found` in the question's unit."""
@@ -88,6 +92,7 @@ def predicted(row: dict[str, str], **pins: Any) -> Memory:
         quantization=row["quantization"] or None,
         kv_cache_dtype=row["kv_dtype"] or "auto",
         gpu_memory_gib=float(row["total_gib"]) if row["total_gib"] else None,
+        **FLAGS.get(row["id"], {}),
         **pins,
     )
     layout = Layout(int(row["tensor"] or 1), int(row["pipeline"] or 1))

@@ -101,6 +101,7 @@ def plan_command(
     quantization: Annotated[str | None, _engine("fp8, awq, gptq, mxfp4 …")] = None,
     kv_cache_dtype: Annotated[str, _engine("auto, fp8 …")] = "auto",
     block_size: Annotated[int | None, _engine("Tokens of a KV block.")] = None,
+    images: Annotated[int, _engine("Images of a request. 0: text only, without the vision tower.")] = 1,
     enforce_eager: Annotated[bool, _engine("No CUDA graphs.", "--enforce-eager")] = False,
     write: Annotated[Path | None, _answer("Write a cluster file with this pool.")] = None,
     seed: Annotated[int, _answer("Of the trial on virtual time.")] = 0,
@@ -120,6 +121,8 @@ def plan_command(
         "--max-model-len": max_model_len, "--max-num-seqs": max_num_seqs, "--block-size": block_size,
         "--max-num-batched-tokens": max_num_batched_tokens,
     }  # fmt: skip
+    if images < 0:
+        raise UsageError(f"--images {images}: 0 or more")
     for name, value in positive.items():
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"{name} {value:g}: must be above 0")
@@ -151,6 +154,8 @@ def plan_command(
             kv_cache_dtype=kv_cache_dtype,
             block_size=block_size,
             enforce_eager=enforce_eager,
+            prefix_caching=True,  # as in the command that the answer writes, whatever the version's own default
+            images=images,
             gpu_memory_gib=gpu_memory_gib,
         ),
         machines=Machines(

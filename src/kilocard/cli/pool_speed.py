@@ -44,7 +44,9 @@ def pool_speed(pool: PoolSpec, given: str | None = None) -> PoolSpeed:
         profile, told = SMALL_FAST, f"profile {SMALL_FAST.name}, an emulated engine's own"
     else:
         return _modelled(pool, args)
-    return PoolSpeed(_bounded(profile, args), _on(args, "enable-prefix-caching"), f"{told} ({profile.provenance})")
+    return PoolSpeed(
+        _bounded(profile, args), _switch(args, "enable-prefix-caching") is not False, f"{told} ({profile.provenance})"
+    )
 
 
 def _bounded(profile: Profile, args: Arguments) -> Profile:
@@ -74,7 +76,7 @@ def _modelled(pool: PoolSpec, args: Arguments) -> PoolSpeed:
     except PlanError as error:
         raise PlanError(f"pool {pool.name}: {error.message}", code=error.code) from error
     profile = profile_of(architecture, gpu, layout, room, setting.version, engine=pool.engine)
-    return PoolSpeed(profile, setting.prefix_caching, f"modelled: {profile.name}, {profile.note}")
+    return PoolSpeed(profile, room.resolved.prefix_caching, f"modelled: {profile.name}, {profile.note}")
 
 
 def _setting(pool: PoolSpec, names: Tuning, args: Arguments) -> EngineSetting:
@@ -89,13 +91,18 @@ def _setting(pool: PoolSpec, names: Tuning, args: Arguments) -> EngineSetting:
         quantization=_word(args, names.quantization),
         kv_cache_dtype=_word(args, names.kv_cache_dtype) or "auto",
         enforce_eager=names.enforce_eager is not None and args.get(names.enforce_eager) is True,
-        prefix_caching=names.prefix_caching is None or _on(args, names.prefix_caching),
+        prefix_caching=_switch(args, names.prefix_caching),
+        images=0 if names.text_only is not None and _switch(args, names.text_only) else 1,
     )
 
 
-def _on(args: Arguments, switch: str) -> bool:
-    """On unless it is switched off."""
-    return args.get(switch) is not False and args.get(f"no-{switch}") is not True
+def _switch(args: Arguments, name: str | None) -> bool | None:
+    """Whether it is on; None: nothing is said."""
+    if name is None:
+        return None
+    if args.get(name) is False or args.get(f"no-{name}") is True:
+        return False
+    return True if name in args else None
 
 
 def _number(args: Arguments, name: str | None) -> float | None:

@@ -29,6 +29,8 @@ class Tuning:
     #: experts shared out whole: a switch, or (`expert_size`) a number of GPUs
     expert: str | None = None
     expert_size: str | None = None
+    #: a switch that leaves the tower of a vision model out
+    text_only: str | None = None
     #: how it shares memory out: a word of perf.setting.BUDGETS
     budget: str = "profiled"
 
@@ -38,7 +40,7 @@ _TUNING: Mapping[str, Tuning] = MappingProxyType(
         "vllm": Tuning(
             "gpu-memory-utilization", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "dtype",
             "quantization", "kv-cache-dtype", "enable-prefix-caching", "enforce-eager", "data-parallel-size",
-            expert="enable-expert-parallel",
+            expert="enable-expert-parallel", text_only="language-model-only",
         ),
         "sglang": Tuning(
             "mem-fraction-static", "context-length", "max-running-requests", "chunked-prefill-size", "dtype",

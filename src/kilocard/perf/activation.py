@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kilocard.perf import engine_defaults as defaults
+from kilocard.perf import model_runner
 from kilocard.perf.architecture import Architecture
 from kilocard.perf.layers import Dense, Experts
 from kilocard.perf.layout import Layout
@@ -41,8 +42,7 @@ def activation(architecture: Architecture, layout: Layout, resolved: Resolved, *
     peak = layer
     if last:
         sequences = min(resolved.max_num_seqs, tokens)
-        # the head's own logits are in the model's type, and the constant is of 16-bit models
-        per_entry = defaults.at(defaults.SAMPLER_BYTES, resolved.version).value + (element - 2)
+        per_entry = _bytes_an_entry(architecture, resolved)
         sampler = per_entry * architecture.vocab * sequences / GIB + REST_GIB
         sampler += tokens * hidden * element / GIB + _expert_workspace_gib(architecture, layout, resolved)
         if sampler > peak:
@@ -53,6 +53,14 @@ def activation(architecture: Architecture, layout: Layout, resolved: Resolved, *
     if encoder > peak:
         return Activation(encoder, "encoding the largest image")
     return Activation(peak, words)
+
+
+def _bytes_an_entry(architecture: Architecture, resolved: Resolved) -> float:
+    """Of the vocabulary, for each sequence: the logits in the model's type, and with the first runner what it makes of
+    them (the constant is of 16-bit models)."""
+    if model_runner.second(resolved.version, architecture):
+        return resolved.weight_bytes
+    return defaults.at(defaults.SAMPLER_BYTES, resolved.version).value + (resolved.weight_bytes - 2)
 
 
 def _layer_gib(architecture: Architecture, layout: Layout, resolved: Resolved) -> float:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kilocard.perf import parameters
-from kilocard.perf.layers import Attention, Block, Compressed, Dense, Experts, Latent, Mixer
+from kilocard.perf.layers import Attention, Block, Compressed, Dense, Experts, Latent, Linear, Mamba, Mixer
 
 if TYPE_CHECKING:
     from kilocard.perf.quantization import Quantization
@@ -57,6 +57,8 @@ class Architecture:
     #: the largest image in tokens, and bytes that its encoding holds at the peak for each token; 0 = not known
     image_tokens: int = 0
     image_token_bytes: int = 0
+    #: tokens of the longest image or video where it must fit into one step (Gemma 4 looks both ways in it); 0 = no such
+    step_tokens: int = 0
     #: layers for multi-token prediction: in the checkpoint, loaded for speculative decoding only
     draft_layers: int = 0
     #: what read_architecture had to assume, one sentence each
@@ -110,6 +112,11 @@ class Architecture:
     @property
     def vision(self) -> bool:
         return self.tower_parameters > 0
+
+    @property
+    def recurrent(self) -> bool:
+        """Some layers keep a state of fixed size: linear attention, Mamba."""
+        return any(isinstance(group.mixer, Linear | Mamba) for group in self.layer_groups)
 
     @property
     def hybrid(self) -> bool:

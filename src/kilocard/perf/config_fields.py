@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kilocard.core.errors import SpecError
+
 #: What transformers fills in when the file is silent (configuration classes of transformers 5); only where real
 #: checkpoints rely on it.
 CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
@@ -54,6 +56,28 @@ def class_defaults(model_type: str, family: str, *, nested: bool = False) -> Map
     return CLASS_DEFAULTS["gemma3_text"] | known if known is CLASS_DEFAULTS["gemma3"] else known
 
 
+#: a number above it is no size of a model
+MOST = 2**40
+#: more layers than any model has
+MOST_LAYERS = 4096
+
+
+def whole(name: str, value: Any) -> int:
+    """`value` as a whole number, 0 or more. Raises SpecError that names the key."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= MOST or value != int(value):  # not a number fails the comparison
+        raise SpecError(f"{name}: {value!r} is not a whole number, 0 or more")
+    return int(value)
+
+
+def counts(name: str, found: Mapping[str, Any]) -> dict[str, int]:
+    """Kinds of layers and how many there are of each. Raises SpecError for what can't be one."""
+    known = {str(kind): whole(f"{name}.{kind}", count) for kind, count in found.items()}
+    if not 0 < sum(known.values()) <= MOST_LAYERS:
+        raise SpecError(f"{name}: {sum(known.values()):,} layers are not those of a model")
+    return known
+
+
 class Fields:
     """Reads a config and collects what is wrong in `problems`, so that all of it is reported at once."""
 
@@ -61,8 +85,11 @@ class Fields:
         self.config, self.defaults, self.family = config, defaults, family
         self.problems: list[str] = []
         self.assumptions: list[str] = []
+        #: keys that a reader asked for
+        self.asked: set[str] = set()
 
     def raw(self, *names: str) -> Any:
+        self.asked.update(names)
         for source in (self.config, self.defaults):
             for name in names:
                 if source.get(name) is not None:
@@ -74,10 +101,19 @@ class Fields:
         value = self.raw(*names)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
-            self.problems.append(f"{names[0]}: {value!r} is not a whole number, 0 or more")
+        try:
+            return whole(names[0], value)
+        except SpecError as error:
+            self.problems.append(str(error))
             return None
-        return int(value)
+
+    def layers(self, *names: str) -> int:
+        """A number of layers."""
+        value = self.size(*names)
+        if value <= MOST_LAYERS:
+            return value
+        self.problems.append(f"{names[0]}: {value:,} layers are not those of a model")
+        return 1
 
     def size(self, *names: str) -> int:
         """A whole number, 1 or more; a problem (and 1) when it is missing."""

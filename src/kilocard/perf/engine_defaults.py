@@ -79,6 +79,14 @@ CHECKPOINT_KV_SINCE: Version = (0, 12)
 CHUNKED_PREFILL_SINCE: Version = (0, 8)
 #: window layers reserve for two steps, because the scheduler is one ahead of the GPU (one at 0.25, two at 0.32)
 TWO_STEPS_IN_FLIGHT_SINCE: Version = (0, 26)
+#: a hybrid model with recurrent states caches prefixes without being asked to (pull request 50991)
+HYBRID_PREFIX_CACHING_SINCE: Version = (0, 28)
+#: a start-up with more sequences than blocks for their states is refused (issue 34094)
+STATE_FOR_EVERY_SEQUENCE_SINCE: Version = (0, 16)
+#: no tower is loaded when no image may come (--language-model-only, or a limit of 0 images and videos)
+TEXT_ONLY_SINCE: Version = (0, 12)
+#: communicators are set up before the memory is looked at
+NCCL_BEFORE_SNAPSHOT_SINCE: Version = (0, 10)
 #: engine V0's chunked prefill switches itself on above this length
 V0_CHUNKED_ABOVE = 32768
 
@@ -143,8 +151,8 @@ def _large(version: Version, gpu: Gpu) -> bool:
 def non_torch_gib(version: Version, gpu: Gpu, tensor: int, pipeline: int) -> float:
     """GiB of contexts, communicators and workspaces on one GPU, outside PyTorch.
 
-    Measured: TP2 0.54-0.55 at 0.11; TP2 2.06-2.11, TP4 2.13-2.21 at 0.19, where FlashInfer's all-reduce workspace of
-    GPUs with NVLink since Hopper is in it; PP without TP 0.07.
+    Measured: TP2 0.54-0.55 at 0.11, TP4 0.21 on L40S at 0.10; TP2 2.06-2.11, TP4 2.13-2.21 at 0.19, where FlashInfer's
+    all-reduce workspace of GPUs with NVLink since Hopper is in it; PP without TP 0.07.
     """
     alone = at(NON_TORCH, version).value
     if tensor == 1:
@@ -152,7 +160,8 @@ def non_torch_gib(version: Version, gpu: Gpu, tensor: int, pipeline: int) -> flo
     fused = version >= (0, 18) and gpu.capability in {90, 100, 103} and gpu.nvlink_gb_s > 0
     if fused:
         return 2.07 + 0.05 * (tensor.bit_length() - 2)
-    return alone + 0.42
+    # NCCL's own buffers are there before the snapshot; cards without NVLink exchange through them alone
+    return alone + (0.15 if gpu.nvlink_gb_s == 0 and version >= NCCL_BEFORE_SNAPSHOT_SINCE else 0.42)
 
 
 def cuda_graph_gib(layers: int, *, experts: bool, captured: int) -> float:
@@ -162,7 +171,16 @@ def cuda_graph_gib(layers: int, *, experts: bool, captured: int) -> float:
 
 
 def captured_sizes(max_num_seqs: int) -> int:
-    """vLLM captures 1, 2, 4, then every 8 up to 256 and every 16 up to min(2 × max_num_seqs, 512)."""
-    largest = min(2 * max_num_seqs, 512)
+    """How many batches vLLM captures: up to min(2 × max_num_seqs, 512)."""
+    return max(1, len(graph_sizes(min(2 * max_num_seqs, 512))))
+
+
+def graph_sizes(largest: int) -> list[int]:
+    """1, 2, 4, then every 8 up to 256 and every 16 beyond."""
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)]
-    return max(1, len([size for size in sizes if size <= largest]))
+    return [size for size in sizes if size <= largest]
+
+
+def largest_graph(gpu: Gpu) -> int:
+    """The largest batch that is captured: 1,024 on Blackwell's data center cards."""
+    return 1024 if gpu.capability in {100, 103} else 512

@@ -7,6 +7,8 @@ networks, and the answer says so. Where a config is plainly of another kind, the
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Set
+from typing import Any
 
 #: class names without what they are for; those that transformers does not have were compared with checkpoints
 KNOWN = frozenset(
@@ -42,11 +44,37 @@ def named(model_type: str) -> str:
     return f"{stem}ForCausalLM" if stem else model_type
 
 
-def doubt(family: str) -> str:
-    """A sentence when the class is not one of those; "" when it is, or when the config does not name one."""
-    stem = _PURPOSE.sub("", family)
-    if not family or stem in KNOWN:
+def known(family: str) -> bool:
+    """Whether this class is one of those; a config that names none is taken at its word."""
+    return not family or _PURPOSE.sub("", family) in KNOWN
+
+
+#: words in a key that say that layers are made of something else than attention and feed-forward networks
+_OTHER_LAYERS = re.compile(
+    r"mamba|ssm|conv(?!ersation)|linear_(attn|num|key|value)|lightning|recurren|rwkv|retention|kda|gdn|delta|"
+    r"loop|interleaved|window_pattern|share_q|compress|latent|layer_group|block_configs|hybrid|memory_(size|slots|layers)"
+)
+
+
+def strange(asked: Set[str], config: Mapping[str, Any]) -> str:
+    """A sentence about a class that is not known and whose config has a key about layers that no reader asked for; ""
+    when there is none. Such a model must not be taken for a plain transformer."""
+    keys = [key for key in config if key not in asked and config[key] and _OTHER_LAYERS.search(key.lower())]
+    if not keys:
         return ""
+    told = ", ".join(sorted(keys)[:4])
+    return f"{told}: layers of a kind that is not modelled here, of a class that is not known; its memory can't be told"
+
+
+def doubt(family: str, inner: str = "") -> str:
+    """A sentence when the class is not one of those; "" when it is. `inner`: the known class of its language model."""
+    if known(family):
+        return ""
+    if inner:
+        return (
+            f"{family} is not a class that is known here: its language model is read as {inner}, its towers by the "
+            "sizes of their sections; compare the parameters with the model's card"
+        )
     return (
         f"{family} is not a class that is known here: its layers are read as a plain transformer's (attention and a "
         "gated feed-forward network); compare the parameters with the model's card before you trust the memory"

@@ -138,6 +138,24 @@ def check_one_request(stage: Stage, resolved: Resolved, held: int, longest: int,
     )
 
 
+def states_are_short(stage: Stage, resolved: Resolved) -> bool:
+    """Each of max_num_seqs requests needs a block for its recurrent state when graphs of decode steps are captured."""
+    recurrent = any(group.cache.kind == "state" for group in stage.cache.groups)
+    guarded = resolved.version >= defaults.STATE_FOR_EVERY_SEQUENCE_SINCE and not resolved.enforce_eager
+    return recurrent and guarded and resolved.budget == PROFILED and resolved.max_num_seqs > stage.blocks
+
+
+def check_states(stage: Stage, resolved: Resolved) -> None:
+    """Raises PlanError where vLLM refuses to start: "max_num_seqs exceeds available Mamba cache blocks"."""
+    if states_are_short(stage, resolved):
+        raise PlanError(
+            f"max_num_seqs {resolved.max_num_seqs:,} is more than the {stage.blocks:,} blocks of the cache, and each "
+            "sequence needs one for its recurrent state: the engine refuses to start. Use at most "
+            f"{stage.blocks:,}, or more memory.",
+            code="max_num_seqs_too_high",
+        )
+
+
 def warnings(
     stages: Sequence[Stage], resolved: Resolved, architecture: Architecture, gpu: Gpu, graphs_gib: float
 ) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kilocard.perf.config_fields import Fields
+from kilocard.perf.config_fields import Fields, counts
 
 SLIDING, CHUNKED, LINEAR = "sliding_attention", "chunked_attention", "linear_attention"
 KINDS = {"full_attention", "attention", "indexed_attention", SLIDING, CHUNKED, LINEAR}
@@ -30,9 +30,9 @@ def layer_kinds(fields: Fields, layers: int) -> list[str]:
         if strange and not fields.is_family("DeepseekV4"):
             fields.problems.append(f"layer_types: {', '.join(strange)} is no kind of layer that is known here")
         return [str(kind) for kind in listed[:layers]]
-    counts = fields.mapping("layer_type_counts")
-    if counts is not None:
-        return spread({str(kind): int(count) for kind, count in counts.items()})
+    counted = fields.mapping("layer_type_counts")
+    if counted is not None:
+        return spread(counts("layer_type_counts", counted))
     if fields.raw("attention_chunk_size") and fields.is_family("Llama4"):
         interval = fields.optional("no_rope_layer_interval") or 4
         return ["full_attention" if (i + 1) % interval == 0 else CHUNKED for i in range(layers)]
@@ -41,21 +41,22 @@ def layer_kinds(fields: Fields, layers: int) -> list[str]:
         return [SLIDING if each else "full_attention" for each in hybrid]
     counted = fields.mapping("hybrid_layer_pattern_counts")
     if counted is not None:
-        return spread({SLIDING: int(counted.get("1", 0)), "full_attention": int(counted.get("0", 0))})
+        known = counts("hybrid_layer_pattern_counts", counted)
+        return spread({SLIDING: known.get("1", 0), "full_attention": known.get("0", 0)})
     period = fields.optional("sliding_window_pattern", "_sliding_window_pattern")
     if period and fields.raw("sliding_window"):
         return [SLIDING if (i + 1) % period else "full_attention" for i in range(layers)]
     return [SLIDING if _window_everywhere(fields) else "full_attention"] * layers
 
 
-def spread(counts: dict[str, int]) -> list[str]:
+def spread(found: dict[str, int]) -> list[str]:
     """Counts without an order: the rarer kind comes at even distances, last of its stretch, as models are built."""
-    layers = sum(counts.values())
-    common, *rest = sorted(counts, key=lambda kind: -counts[kind])
+    layers = sum(found.values())
+    common, *rest = sorted(found, key=lambda kind: -found[kind])
     kinds = [common] * layers
     for kind in rest:
-        for place in range(1, counts[kind] + 1):
-            kinds[place * layers // counts[kind] - 1] = kind
+        for place in range(1, found[kind] + 1):
+            kinds[place * layers // found[kind] - 1] = kind
     return kinds
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kilocard.perf import engine_defaults as defaults
-from kilocard.perf import feasible
+from kilocard.perf import feasible, model_runner
 from kilocard.perf.activation import Activation, activation
 from kilocard.perf.architecture import Architecture
 from kilocard.perf.gpus import Gpu
@@ -38,7 +38,7 @@ class Memory:
     weights_gib_per_gpu: float
     activation_gib: float
     non_torch_gib: float
-    #: GiB of captured CUDA graphs, in the budget or outside it by `graphs_in_budget`
+    #: GiB of CUDA graphs: what the engine sets aside for them when `graphs_in_budget`, else what they take outside it
     cuda_graph_gib: float
     graphs_in_budget: bool
     kv_gib_per_gpu: float
@@ -77,10 +77,20 @@ class Memory:
 def memory(architecture: Architecture, gpu: Gpu, layout: Layout, setting: EngineSetting) -> Memory:
     """Raises PlanError with the reason when no engine could run this, UsageError for values that make no sense."""
     resolved = resolve(setting, architecture, gpu)
+    if resolved.images == 0 and resolved.version >= defaults.TEXT_ONLY_SINCE:
+        architecture = replace(architecture, tower_parameters=0)
     feasible.check_layout(architecture, layout, resolved)
     stages = _stages(architecture, gpu, layout, setting, resolved)
-    feasible.check_room(stages, resolved, gpu, measured=setting.kv_gib is not None)
+    measured = setting.kv_gib is not None
+    feasible.check_room(stages, resolved, gpu, measured=measured)
     narrow = min(stages, key=lambda stage: stage.blocks)
+    if setting.max_num_seqs is None and not measured and feasible.states_are_short(narrow, resolved):
+        # nobody asked for the default: say how many start
+        fewer = memory(architecture, gpu, layout, replace(setting, max_num_seqs=narrow.blocks))
+        told = ("max_num_seqs", f"{narrow.blocks} (the default of {resolved.max_num_seqs} has no room for its states)")
+        return replace(fewer, assumed=(*fewer.assumed, told))
+    if not measured:
+        feasible.check_states(narrow, resolved)
     in_flight = _in_flight(resolved, layout)
     length = resolved.max_model_len
     limit = architecture.max_length or length
@@ -90,7 +100,7 @@ def memory(architecture: Architecture, gpu: Gpu, layout: Layout, setting: Engine
         length = longest // narrow.cache.block_size * narrow.cache.block_size or longest
         resolved = replace(resolved, max_model_len=length, assumed=_shortened(resolved, limit, length))
     held = narrow.cache.blocks_per_request(length, in_flight)
-    graphs = _graphs_gib(architecture, resolved, layout)
+    graphs = _graphs_gib(architecture, resolved, layout, gpu)
     if narrow.cache.groups:
         feasible.check_one_request(narrow, resolved, held, longest, layout)
     concurrency = narrow.blocks / held if held else float(resolved.max_num_seqs)
@@ -150,7 +160,7 @@ def _stage(
     own_gib = own.gib_per_gpu if setting.weights_gib is None else setting.weights_gib
     last = number == layout.pipeline - 1
     peak = activation(architecture, layout, resolved, last=last)
-    shares, budget, kv_gib = _shares(architecture, gpu, layout, resolved, own_gib, peak)
+    shares, budget, kv_gib = _shares(architecture, gpu, layout, resolved, own_gib, peak, last=last)
     cache = cache_layout(
         architecture.blocks, resolved, layout.tensor, stage_range(architecture, layout.pipeline, number)
     )
@@ -158,11 +168,21 @@ def _stage(
 
 
 def _shares(
-    architecture: Architecture, gpu: Gpu, layout: Layout, resolved: Resolved, own_gib: float, peak: Activation
+    architecture: Architecture,
+    gpu: Gpu,
+    layout: Layout,
+    resolved: Resolved,
+    own_gib: float,
+    peak: Activation,
+    *,
+    last: bool,
 ) -> tuple[tuple[Share, ...], float, float]:
     """Lines of the account, the budget that they share with the cache, and what is left for the cache."""
     outside = defaults.non_torch_gib(resolved.version, gpu, layout.tensor, layout.pipeline)
     held = Share("weights", own_gib)
+    second = resolved.budget == PROFILED and model_runner.second(resolved.version, architecture)
+    if second and layout.pipeline == 1:
+        outside += min(0.0, model_runner.OUTSIDE_GIB - defaults.at(defaults.NON_TORCH, resolved.version).value)
     if resolved.budget == OF_FREE:
         outside = trtllm_outside_gib(gpu, layout.tensor, resolved.max_num_batched_tokens, architecture.hidden)
         shares = (held, Share("outside PyTorch", outside, "context, workspaces, communicators"))
@@ -172,8 +192,12 @@ def _shares(
     lines = [held, Share("outside PyTorch", outside, "context, communicators, workspaces")]
     if resolved.budget == PROFILED:
         lines.insert(1, Share("activation", peak.gib, peak.largest))
+        if second and last:
+            kept = model_runner.sampler_state_gib(architecture, resolved.max_num_seqs)
+            lines.append(Share("sampler state", kept, "counts of every token for every sequence"))
         if _counts_graphs(resolved):
-            lines.append(Share("CUDA graphs", _graphs_gib(architecture, resolved, layout), "estimated by the engine"))
+            graphs = _graphs_gib(architecture, resolved, layout, gpu)
+            lines.append(Share("CUDA graphs", graphs, "estimated by the engine"))
     return tuple(lines), budget, budget - sum(line.gib for line in lines)
 
 
@@ -181,9 +205,19 @@ def _counts_graphs(resolved: Resolved) -> bool:
     return resolved.version >= defaults.GRAPHS_IN_BUDGET_SINCE and not resolved.enforce_eager
 
 
-def _graphs_gib(architecture: Architecture, resolved: Resolved, layout: Layout) -> float:
+def _graphs_gib(architecture: Architecture, resolved: Resolved, layout: Layout, gpu: Gpu) -> float:
+    """What the engine sets aside for them where it does, else what they take."""
     if resolved.enforce_eager:
         return 0.0
+    if _counts_graphs(resolved):
+        return model_runner.estimated_graphs_gib(
+            architecture,
+            resolved.version,
+            resolved.max_num_seqs,
+            tensor=layout.tensor,
+            pipeline=layout.pipeline,
+            most=defaults.largest_graph(gpu),
+        )
     captured = defaults.captured_sizes(resolved.max_num_seqs)
     layers = -(-architecture.layers // layout.pipeline)
     return defaults.cuda_graph_gib(layers, experts=architecture.experts is not None, captured=captured)
@@ -198,12 +232,11 @@ def _in_flight(resolved: Resolved, layout: Layout) -> int:
 
 
 def _tokens(stage: Stage, resolved: Resolved, concurrency: float) -> int:
-    """What the log says: full blocks in older versions, concurrency × length in newer ones and with states."""
+    """What the log says: full blocks in older versions, concurrency × length in newer ones."""
     groups = stage.cache.groups
     if not groups:
         return 0
-    states = any(group.cache.kind == "state" for group in groups)
-    if states or resolved.version >= defaults.TOKENS_BY_CONCURRENCY_SINCE:
+    if resolved.version >= defaults.TOKENS_BY_CONCURRENCY_SINCE:
         return int(concurrency * resolved.max_model_len)
     return stage.blocks // len(groups) * stage.cache.block_size
 

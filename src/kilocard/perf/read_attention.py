@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from kilocard.perf.config_fields import Fields
+from kilocard.perf.config_fields import Fields, counts, whole
 from kilocard.perf.layer_kinds import CHUNKED, SLIDING, spread
 from kilocard.perf.layers import Attention, Compressed, Latent, Mixer
 
+#: what `per_layer_config` may say of one layer
+_OF_A_LAYER = ("head_dim", "num_attention_heads", "num_key_value_heads")
 QKV_BIAS = ("Qwen2", "GptOss", "GPT2", "Bloom", "OPT", "Phi", "GPTNeoX", "Starcoder2")
 
 
@@ -17,7 +20,7 @@ def attention(fields: Fields, hidden: int, *, gated: bool = False) -> Attention:
     kv_heads = kv_heads or fields.optional("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
     inner = fields.mapping("attn_config")
     if kv_heads is None and inner is not None:
-        kv_heads = int(inner.get("kv_n_heads") or heads)
+        kv_heads = whole("attn_config.kv_n_heads", inner.get("kv_n_heads") or heads)
     head_dim = fields.optional("head_dim", "kv_channels", "attention_head_dim") or max(1, hidden // heads)
     return Attention(
         heads=heads,
@@ -52,22 +55,28 @@ def windowed(fields: Fields, hidden: int, kind: str) -> Attention:
 
 def overridden(fields: Fields, mixers: list[Attention]) -> list[Attention]:
     """transformers 5 writes what is special about a layer under its number ("05": {"head_dim": 512})."""
-    special = {int(number): own for number, own in (fields.mapping("per_layer_config") or {}).items() if own}
+    special = {
+        int(number): own
+        for number, own in (fields.mapping("per_layer_config") or {}).items()
+        if isinstance(own, Mapping) and str(number).isdecimal()
+    }
     for number, own in special.items():
         if number < len(mixers):
             base = mixers[number]
-            head_dim = int(own.get("head_dim") or base.head_dim)
+            stated = {key: whole(f"per_layer_config.{number}.{key}", own.get(key) or 0) for key in _OF_A_LAYER}
+            head_dim = stated["head_dim"] or base.head_dim
             mixers[number] = replace(
                 base,
-                heads=int(own.get("num_attention_heads") or base.heads),
-                kv_heads=int(own.get("num_key_value_heads") or base.kv_heads),
+                heads=stated["num_attention_heads"] or base.heads,
+                kv_heads=stated["num_key_value_heads"] or base.kv_heads,
                 head_dim=head_dim,
                 value_dim=head_dim if "head_dim" in own else base.value_dim,
                 shared_kv=base.shared_kv or bool(fields.flag("attention_k_eq_v") and base.window is None),
             )
-    heads = fields.sequence("num_attention_heads_per_layer")
+    listed = "num_attention_heads_per_layer"
+    heads = fields.sequence(listed)
     if heads is not None:  # Laguna: window layers have more
-        mixers = [replace(mixer, heads=int(own)) for mixer, own in zip(mixers, heads, strict=False)]
+        mixers = [replace(mixer, heads=whole(listed, own)) for mixer, own in zip(mixers, heads, strict=False)]
     return mixers
 
 
@@ -94,23 +103,25 @@ def by_block(fields: Fields, hidden: int) -> list[Mixer | None]:
     head_dim = fields.optional("head_dim") or max(1, hidden // heads)
     mixers: list[Mixer | None] = []
     for block in blocks:
-        group = (block.get("attention") or {}).get("n_heads_in_group")
-        mixers.append(Attention(heads, heads // int(group), head_dim, head_dim) if group else None)
+        own = block.get("attention") if isinstance(block, Mapping) else None
+        group = own.get("n_heads_in_group") if isinstance(own, Mapping) else None
+        each = heads // whole("block_configs.attention.n_heads_in_group", group) if group else 0
+        mixers.append(Attention(heads, each, head_dim, head_dim) if each else None)
     return mixers
 
 
 def compressed(fields: Fields, layers: int) -> list[Mixer | None]:
     """DeepSeek V4: a ratio of compression for each layer; 0 is the window alone."""
     listed = fields.sequence("compress_ratios")
-    counts = fields.mapping("compress_ratio_counts")
+    counted = fields.mapping("compress_ratio_counts")
     kinds = fields.sequence("layer_types")
     if listed is not None:
-        ratios = [int(each) for each in listed[:layers]]
+        ratios = [whole("compress_ratios", each) for each in listed[:layers]]
     elif kinds is not None:
         by_kind = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
         ratios = [by_kind.get(str(kind), 0) for kind in kinds[:layers]]
-    elif counts is not None:
-        known = {str(ratio): int(count) for ratio, count in counts.items()}
+    elif counted is not None and all(str(ratio).isdecimal() for ratio in counted):
+        known = counts("compress_ratio_counts", counted)
         known["0"] = known.get("0", 0) - (sum(known.values()) - layers)  # the draft layer is listed too
         ratios = [int(kind) for kind in spread({ratio: count for ratio, count in known.items() if count > 0})]
     else:

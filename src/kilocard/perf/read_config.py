@@ -8,7 +8,7 @@ from typing import Any
 from kilocard.core.errors import SpecError
 from kilocard.perf.architecture import Architecture
 from kilocard.perf.config_fields import Fields, class_defaults
-from kilocard.perf.families import doubt, named
+from kilocard.perf.families import doubt, known, named, strange
 from kilocard.perf.layers import Block
 from kilocard.perf.read_ffn import read_ffns
 from kilocard.perf.read_mixers import read_mixers
@@ -32,7 +32,9 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
     text = _text_config(config)
     family = _family(config, text)
     model_type = str(text.get("model_type") or config.get("model_type") or "")
-    fields = Fields(text, class_defaults(model_type, family, nested=text is not config), family)
+    inner = "" if known(family) or text is config else named(model_type)
+    inner = inner if known(inner) else ""
+    fields = Fields(text, class_defaults(model_type, inner or family, nested=text is not config), inner or family)
     hidden = fields.size("hidden_size", "n_embd", "d_model", "dim")
     vocab = fields.size("vocab_size", "padded_vocab_size")
     mixers = read_mixers(fields, hidden)
@@ -43,9 +45,12 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
         fields.problems.append(str(error))
         quantization = None
     image_tokens, image_token_bytes = largest_image(config, family)
-    doubted = doubt(family)
+    doubted = doubt(family, inner)
     if doubted:
         fields.assume(doubted)
+        other = "" if inner else strange(fields.asked, text)
+        if other:
+            fields.problems.append(f"{family}: {other}")
     if fields.problems:
         where = f"{name}: " if name else ""
         raise SpecError("\n".join(where + problem for problem in dict.fromkeys(fields.problems)))
@@ -65,6 +70,7 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
         position_elements=_learned_positions(fields, hidden),
         image_tokens=image_tokens,
         image_token_bytes=image_token_bytes,
+        step_tokens=_step_tokens(fields, family),
         draft_layers=fields.optional("num_nextn_predict_layers", "mtp_num_hidden_layers") or 0,
         assumptions=tuple(dict.fromkeys(fields.assumptions)),
     )
@@ -98,6 +104,14 @@ def _learned_positions(fields: Fields, hidden: int) -> int:
     if not fields.is_family("GPT2", "GPTBigCode", "OPT"):
         return 0
     return ((fields.optional("max_position_embeddings", "n_positions") or 0) + 2 * fields.is_family("OPT")) * hidden
+
+
+def _step_tokens(fields: Fields, family: str) -> int:
+    """Gemma 4 but for its small sizes attends both ways within an image or a video: 32 frames of 70 tokens and 8 around
+    each (vLLM's gemma4_mm)."""
+    if not family.startswith("Gemma4ForConditional") or fields.optional("hidden_size_per_layer_input"):
+        return 0
+    return 32 * 78
 
 
 def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from kilocard.perf.config_fields import Fields
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kilocard.core.errors import SpecError
+from kilocard.perf.config_fields import Fields, whole
 from kilocard.perf.layer_kinds import layer_pattern
 from kilocard.perf.layers import Dense, Experts, FeedForward
 
@@ -36,10 +40,18 @@ def read_ffns(fields: Fields, hidden: int, layers: int) -> list[FeedForward | No
             return [None] * layers
         return [Dense(int(width), gated) for width in widths[:layers]]
     if experts is None:
-        return [_dense(fields, hidden, gated=gated)] * layers
+        plain, wide_from = _dense(fields, hidden, gated=gated), _wide_from(fields, layers)
+        wide = replace(plain, intermediate=2 * plain.intermediate)
+        return [wide if i >= wide_from else plain for i in range(layers)]
     sparse = [_is_sparse(fields, i) for i in range(layers)]
     dense = None if all(sparse) else _dense(fields, hidden, gated=gated)
     return [experts if each else dense for each in sparse]
+
+
+def _wide_from(fields: Fields, layers: int) -> int:
+    """The small Gemma 4 make the networks of the layers that share a cache twice as wide; `layers` = none does."""
+    shared = fields.optional("num_kv_shared_layers") or 0
+    return layers - shared if fields.flag("use_double_wide_mlp") else layers
 
 
 def _dense(fields: Fields, hidden: int, *, gated: bool) -> Dense:
@@ -59,18 +71,19 @@ def _dense(fields: Fields, hidden: int, *, gated: bool) -> Dense:
 def _experts(fields: Fields, *, gated: bool) -> Experts | None:
     inner = fields.mapping("ffn_config") or {}
     count = fields.optional("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-    count = count or int(inner.get("moe_num_experts") or 0)
+    count = count or whole("ffn_config.moe_num_experts", inner.get("moe_num_experts") or 0)
     if not count:
         return None
     top_k = fields.optional(
         "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_k", "moe_topk"
     )
-    top_k = top_k or int(inner.get("moe_top_k") or 0)
+    top_k = top_k or whole("ffn_config.moe_top_k", inner.get("moe_top_k") or 0)
     if not top_k:
         top_k = 8
         fields.assume("8 experts for each token, as most models of this size have: the config does not say")
     width = fields.optional("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
-    width = width or int(inner.get("ffn_hidden_size") or 0) or fields.size("moe_intermediate_size")
+    width = width or whole("ffn_config.ffn_hidden_size", inner.get("ffn_hidden_size") or 0)
+    width = width or fields.size("moe_intermediate_size")
     return Experts(
         count=count,
         top_k=top_k,
@@ -130,12 +143,16 @@ def _is_sparse(fields: Fields, layer: int) -> bool:
 def _by_block(fields: Fields, hidden: int, layers: int) -> list[FeedForward | None]:
     ffns: list[FeedForward | None] = []
     for block in fields.sequence("block_configs") or ():
-        ffn = block.get("ffn") or {}
-        if ffn.get("no_op") or not (ffn.get("ffn_mult") or ffn.get("intermediate_size")):
+        ffn = block.get("ffn") if isinstance(block, Mapping) else None
+        sized = isinstance(ffn, Mapping) and (ffn.get("ffn_mult") or ffn.get("intermediate_size"))
+        if not isinstance(ffn, Mapping) or ffn.get("no_op") or not sized:
             ffns.append(None)
             continue
         width = ffn.get("intermediate_size")
         if not width:  # NVIDIA rounds two thirds of the multiple up to 256
-            width = -(-int(2 * float(ffn["ffn_mult"]) * hidden / 3) // 256) * 256
-        ffns.append(Dense(int(width)))
+            multiple = ffn["ffn_mult"]
+            if not isinstance(multiple, int | float) or not 0 < multiple < 1000:
+                raise SpecError(f"block_configs.ffn.ffn_mult: {multiple!r} is not a multiple of the hidden size")
+            width = -(-int(2 * multiple * hidden / 3) // 256) * 256
+        ffns.append(Dense(whole("block_configs.ffn.intermediate_size", width)))
     return ffns or [None] * layers

@@ -26,7 +26,7 @@ def read_mixers(fields: Fields, hidden: int) -> list[Mixer | None]:
     if fields.is_family("NemotronH"):
         fields.problems.append("hybrid_override_pattern is missing: it says which layers are Mamba and which attention")
         return [None]
-    layers = fields.size("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    layers = fields.layers("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     if fields.is_family("DeciLM"):
         return by_block(fields, hidden)
     if fields.is_family("DeepseekV4"):

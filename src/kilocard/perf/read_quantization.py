@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kilocard.core.errors import SpecError
+from kilocard.perf.config_fields import whole
 from kilocard.perf.parameters import ATTENTION, HEAD, LINEAR, MLP, SHARED, TOWER
 from kilocard.perf.quantization import (
     ALWAYS_KEPT,
@@ -45,7 +46,7 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | None:
     if not method:
         raise SpecError("quantization_config: quant_method is missing; it says how the other fields are to be read")
     base = _by_method(method, found, config)
-    return _kept(base, found, int(config.get("num_hidden_layers") or 0))
+    return _kept(base, found, _layers(config))
 
 
 def _by_method(method: str, found: Mapping[str, Any], config: Mapping[str, Any]) -> Quantization:
@@ -73,10 +74,21 @@ def _by_method(method: str, found: Mapping[str, Any], config: Mapping[str, Any])
 
 
 def _grouped(found: Mapping[str, Any], *, zero_point: bool) -> Quantization:
-    bits = int(found.get("bits") or found.get("w_bit") or 4)
-    group = int(found.get("group_size") or found.get("q_group_size") or 128)
+    bits = whole("quantization_config.bits", found.get("bits") or found.get("w_bit") or 4)
+    group = _group_size(found.get("group_size") or found.get("q_group_size") or 128)
     scale = 16 + (bits if zero_point else 0)
-    return Quantization(f"int{bits}", bits, max(group, 0), scale if group > 0 else 0)
+    return Quantization(f"int{bits}", bits, group, scale if group else 0)
+
+
+def _group_size(value: Any) -> int:
+    """-1 is one scale for a whole row or column: too few to count."""
+    return 0 if value == -1 else whole("quantization_config.group_size", value)
+
+
+def _layers(config: Mapping[str, Any]) -> int:
+    """How many the config states, 0 where it does not: whoever reads the layers says so."""
+    value = config.get("num_hidden_layers")
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _fp8(found: Mapping[str, Any], config: Mapping[str, Any]) -> Quantization:
@@ -101,7 +113,8 @@ def _by_words(words: str) -> Quantization:
 
 def _compressed_tensors(found: Mapping[str, Any]) -> Quantization:
     """Of `config_groups` the one that is not about experts alone; without groups it is the FP8 that most such are."""
-    groups = [each for each in (found.get("config_groups") or {}).values() if isinstance(each, Mapping)]
+    stated = found.get("config_groups")
+    groups = [each for each in stated.values() if isinstance(each, Mapping)] if isinstance(stated, Mapping) else []
     if not groups:
         return FP8
     experts = [each for each in groups if _only_experts(each)]
@@ -119,16 +132,19 @@ def _only_experts(group: Mapping[str, Any]) -> bool:
 
 
 def _group(each: Mapping[str, Any]) -> Quantization:
-    weights = each.get("weights") or {}
-    bits, strategy = int(weights.get("num_bits") or 8), weights.get("strategy")
+    weights = each.get("weights")
+    if not isinstance(weights, Mapping):
+        raise SpecError("quantization_config.config_groups: a group without `weights` does not say how they are stored")
+    strategy = weights.get("strategy")
+    bits = whole("quantization_config.config_groups.weights.num_bits", weights.get("num_bits") or 8)
     if weights.get("type") == "float" and bits == 4:
         return NVFP4 if weights.get("group_size", 16) == 16 else replace(MXFP4, kept=ALWAYS_KEPT)
     if weights.get("type") == "float":
         return FP8_BLOCK if strategy == "block" else FP8
-    group = int(weights.get("group_size") or 0)
+    group = _group_size(weights.get("group_size") or 0)
     scale = 16 if weights.get("symmetric", True) else 16 + bits
     activations = 16 if each.get("input_activations") is None else 8
-    return Quantization(f"int{bits}", bits, max(group, 0), scale, activation_bits=activations)
+    return Quantization(f"int{bits}", bits, group, scale, activation_bits=activations)
 
 
 #: What a name in a list of modules to leave alone means for us

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kilocard.perf.config_fields import Fields
+from kilocard.perf.config_fields import Fields, whole
 from kilocard.perf.layer_kinds import LINEAR, layer_kinds, spread
 from kilocard.perf.layers import Linear, Mamba, Mixer
 from kilocard.perf.read_attention import attention
@@ -16,8 +16,9 @@ def with_linear(fields: Fields, softmax: list[Mixer | None], hidden: int) -> lis
         return softmax
     inner = fields.mapping("linear_attn_config")
     if inner is not None:  # Kimi-Linear: heads of one size for q, k and v
-        heads, dim = int(inner.get("num_heads", 32)), int(inner.get("head_dim", 128))
-        mixer = Linear(heads, heads, dim, dim, int(inner.get("short_conv_kernel_size", 4)), delta=True)
+        usual = {"num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4}
+        heads, dim, kernel = (whole(f"linear_attn_config.{key}", inner.get(key) or usual[key]) for key in usual)
+        mixer = Linear(heads, heads, dim, dim, kernel, delta=True)
     elif fields.optional("linear_num_heads"):
         heads, dim = fields.size("linear_num_heads"), fields.size("linear_head_dim")
         mixer = Linear(heads, heads, dim, dim, fields.optional("linear_conv_kernel_dim") or 4, delta=True)
@@ -55,7 +56,7 @@ def lightning(fields: Fields, hidden: int, layers: int) -> list[Mixer | None]:
 def _linear_layers(fields: Fields, layers: int) -> set[int]:
     inner = fields.mapping("linear_attn_config")
     if inner is not None and isinstance(inner.get("kda_layers"), list):  # counted from 1
-        return {int(layer) - 1 for layer in inner["kda_layers"]}
+        return {whole("linear_attn_config.kda_layers", layer) - 1 for layer in inner["kda_layers"]}
     full = fields.optional("linear_attn_full_layers")
     if full:
         kinds = spread({LINEAR: layers - full, "full_attention": full})

@@ -32,11 +32,15 @@ def rotary_elements(fields: Fields, hidden: int) -> int:
     return sum(int(positions * factor) * dim for factor in factors)
 
 
+#: a longer stretch is no rotation's
+MOST_STRETCHED = 1e6
+
+
 def _stretch(scaling: Mapping[str, Any]) -> float:
     if str(scaling.get("rope_type") or scaling.get("type")) not in {"linear", "dynamic"}:
         return 1.0
     factor = scaling.get("factor")
-    return float(factor) if isinstance(factor, int | float) and factor > 1 else 1.0
+    return float(factor) if isinstance(factor, int | float) and 1 < factor < MOST_STRETCHED else 1.0
 
 
 def _head_dim(fields: Fields, hidden: int) -> int:

@@ -49,9 +49,9 @@ class EngineSetting:
     kv_cache_dtype: str = "auto"
     block_size: int | None = None
     enforce_eager: bool = False
-    prefix_caching: bool = True
+    prefix_caching: bool | None = None
     hybrid_manager: bool | None = None
-    #: images that the profile run encodes at once (--limit-mm-per-prompt) and tokens of the largest
+    #: images that the profile run encodes at once (--limit-mm-per-prompt) and tokens of the largest; 0 = text only
     images: int = 1
     image_tokens: int | None = None
     weights_gib: float | None = None
@@ -115,6 +115,8 @@ def resolve(setting: EngineSetting, architecture: Architecture, gpu: Gpu) -> Res
     batched = setting.max_num_batched_tokens
     if batched is None:
         batched = max(defaults.max_num_batched_tokens(version, gpu, length), seqs)
+        if setting.images:
+            batched = max(batched, architecture.step_tokens)
         assumed.append(("max_num_batched_tokens", str(batched)))
     for name, value in (("max_model_len", length), ("max_num_seqs", seqs), ("max_num_batched_tokens", batched)):
         if value < 1:
@@ -129,6 +131,11 @@ def resolve(setting: EngineSetting, architecture: Architecture, gpu: Gpu) -> Res
         kv_dtype = "fp8"
         assumed.append(("kv_cache_dtype", "fp8 (the checkpoint asks for it)"))
     hybrid = setting.hybrid_manager
+    caching = setting.prefix_caching
+    if caching is None:
+        caching = version >= defaults.HYBRID_PREFIX_CACHING_SINCE or not architecture.recurrent
+        if not caching:
+            assumed.append(("prefix caching", "off, as this version has it for a model with recurrent layers"))
     return Resolved(
         budget=setting.budget,
         version=version,
@@ -143,7 +150,7 @@ def resolve(setting: EngineSetting, architecture: Architecture, gpu: Gpu) -> Res
         kv_dtype=kv_dtype,
         block_size=setting.block_size or _block_size(architecture, version),
         enforce_eager=setting.enforce_eager,
-        prefix_caching=setting.prefix_caching,
+        prefix_caching=caching,
         hybrid_manager=version >= defaults.HYBRID_MANAGER_SINCE if hybrid is None else hybrid,
         images=setting.images,
         image_tokens=setting.image_tokens,

@@ -201,8 +201,9 @@ def _doubt(each: Candidate) -> float:
     if each.layout.tensor > PCIE_PAIR and each.link.name in PCIE_LINKS:
         factor *= DOUBT
     budget = each.memory.resolved.utilization * each.memory.total_gib
-    if each.memory.kv_gib_per_gpu < LEAST_KV * budget:
-        factor *= DOUBT
+    least = LEAST_KV * budget
+    if each.memory.kv_gib_per_gpu < least:  # the less there is, the more of it is the estimate's own error
+        factor *= DOUBT * least / each.memory.kv_gib_per_gpu
     return factor
 
 

@@ -246,7 +246,8 @@ def test_recurrent_layers_hold_two_states_a_request() -> None:
         "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "max_position_embeddings": 262144,
     }  # fmt: skip
-    found = plan(config, version="0.24.0", kv_gib=5.98, kv_cache_dtype="fp8", max_model_len=131_072)
+    asked = {"kv_gib": 5.98, "kv_cache_dtype": "fp8", "max_model_len": 131_072}
+    found = plan(config, version="0.24.0", prefix_caching=True, **asked)
     assert (found.kv_blocks, found.kv_tokens) == (299, 567_978)
     assert found.max_concurrency == pytest.approx(4.33, abs=0.01)
 
@@ -319,3 +320,65 @@ def test_chunks_hold_the_whole_context_before_0_12() -> None:
 )
 def test_versions_are_read_as_logs_write_them(text: str, version: tuple[int, int]) -> None:
     assert parse_version(text) == version
+
+
+QWEN_0_8B: dict[str, Any] = {
+    "architectures": ["Qwen3_5ForConditionalGeneration"], "hidden_size": 1024, "num_hidden_layers": 24,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "vocab_size": 248320,
+    "intermediate_size": 3584, "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 16,
+    "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+    "tie_word_embeddings": True, "max_position_embeddings": 262144,
+}  # fmt: skip
+
+
+def test_a_hybrid_model_caches_prefixes_by_itself_since_0_28() -> None:
+    """One state a request before that: 44.73x in a log of 0.23, where two states would give 35x (3.06 GiB, 4,096)."""
+    before, asked, after = (
+        plan(QWEN_0_8B, version=version, kv_gib=3.06, max_model_len=4096, prefix_caching=caching)
+        for version, caching in (("0.23", None), ("0.23", True), ("0.28", None))
+    )
+    assert before.max_concurrency == pytest.approx(44.73, rel=0.005)
+    assert asked.max_concurrency == after.max_concurrency == pytest.approx(35.07, rel=0.005)
+    assert ("prefix caching", "off, as this version has it for a model with recurrent layers") in before.assumed
+
+
+def test_before_0_20_a_hybrid_model_s_log_counts_the_blocks_of_one_group() -> None:
+    """Qwen3.5-2B: 129,472 tokens and 1.97x at 262,144 in one log; 955 // 4 blocks of 544 tokens."""
+    wide = QWEN_0_8B | {"hidden_size": 2048, "intermediate_size": 6144}
+    found = plan(wide, version="0.19", kv_gib=5.95, max_model_len=262_144)
+    assert (found.kv_blocks, found.kv_tokens) == (955, 129_472)
+    assert found.max_concurrency == pytest.approx(1.97, abs=0.005)
+
+
+def test_each_sequence_needs_a_block_for_its_state() -> None:
+    """vLLM refuses more ("max_num_seqs (1024) exceeds available Mamba cache blocks"); its own default is lowered."""
+    with pytest.raises(PlanError, match="max_num_seqs 4,096 is more than the") as refused:
+        plan(QWEN_0_8B, version="0.19", max_num_seqs=4096, max_num_batched_tokens=8192, utilization=0.5)
+    assert refused.value.code == "max_num_seqs_too_high"
+    found = plan(QWEN_0_8B, version="0.19", utilization=0.12)
+    assert found.resolved.max_num_seqs < 1024
+    assert found.kv_blocks >= found.resolved.max_num_seqs
+    assert any(name == "max_num_seqs" and "no room for its states" in told for name, told in found.assumed)
+    eager = plan(QWEN_0_8B, version="0.19", utilization=0.12, enforce_eager=True)
+    assert eager.resolved.max_num_seqs == 1024
+
+
+def test_a_step_has_room_for_the_longest_video_of_gemma_4() -> None:
+    """Gemma 4 26B on a 48 GB card, 0.25.1: 12.75 GiB are 321,600 tokens, 9.81x at 32,768; with 2,048 a step 10.5x."""
+    gemma = GEMMA_4 | {
+        "hidden_size": 2816, "num_hidden_layers": 30, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "num_global_key_value_heads": 2, "moe_intermediate_size": 704, "num_experts": 128, "intermediate_size": 2112,
+        "layer_type_counts": {"sliding_attention": 25, "full_attention": 5}, "quantization": "fp8",
+    }  # fmt: skip
+    found = plan(gemma, "A6000", version="0.25.1", kv_gib=12.75, max_model_len=32_768)
+    assert found.resolved.max_num_batched_tokens == 2496
+    assert found.max_concurrency == pytest.approx(9.81, rel=0.001)
+    text_only = plan(gemma, "A6000", version="0.25.1", kv_gib=12.75, max_model_len=32_768, images=0)
+    assert text_only.resolved.max_num_batched_tokens == 2048
+
+
+def test_text_only_leaves_the_tower_out() -> None:
+    vision = LLAMA_8B | {"architectures": ["Mistral3ForConditionalGeneration"], "tower_parameters": 500_000_000}
+    with_tower, without = (plan(vision, version="0.19", images=images) for images in (1, 0))
+    assert with_tower.weights_gib_per_gpu - without.weights_gib_per_gpu == pytest.approx(1e9 / 2**30)
+    assert plan(vision, version="0.11", images=0).weights_gib_per_gpu == with_tower.weights_gib_per_gpu
