@@ -62,7 +62,8 @@ def advise(
             ),
         )
     ratio = target_tokens_per_s / replica_tokens_per_s
-    number = f"T_target / T_0 = {target_tokens_per_s:,.0f} / {replica_tokens_per_s:,.0f} output tokens/s = {ratio:.3g}"
+    number = f"T_target / T_0 = {target_tokens_per_s:,.0f} / {replica_tokens_per_s:,.0f} output tokens/s = "
+    number += f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.0f}"
     if replicas == 1:
         return Advice(stay, (f"{number}: one {group} carries it, at {ratio:.0%} of its limit",), ratio)
     better = [each for each in optimisations if each.output_tokens_per_s * usable >= target_tokens_per_s]

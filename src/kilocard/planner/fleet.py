@@ -20,6 +20,8 @@ EFFICIENCY = 0.95
 #: that misses by less is not one replica more. A bound of its own, not the profile's error, or a worse measurement
 #: would buy fewer replicas
 REPEAT = 0.01
+#: and no more than this part of a replica is forgiven, or a thousand of them would be ten fewer
+PART = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Sizing:
     efficiency: float | None = EFFICIENCY
     #: no more than this share of its limit
     most: float = MOST
-    #: by this share capacity may be better than was measured, before one replica more is taken
+    #: a count that misses by this share of speed, and by less than PART of a replica, is enough
     slack: float = 0.0
 
     @classmethod
@@ -50,11 +52,11 @@ class Sizing:
 
     def replicas(self, rate_per_s: float, each_per_s: float) -> int:
         """The fewest that carry the rate; `each_per_s` is one replica's capacity."""
-        each = each_per_s * (1 + self.slack)
-        if rate_per_s <= each * self.usable(1):
+        if rate_per_s <= each_per_s * self.usable(1) * (1 + self.slack):
             return 1
+        need = rate_per_s / (each_per_s * self.usable(2))
         # A whole number that misses by a rounding error is not one replica more.
-        return max(2, math.ceil(rate_per_s / (each * self.usable(2)) - 1e-9))
+        return max(2, math.ceil(need - max(1e-9, min(PART, need - need / (1 + self.slack)))))
 
     def for_modelled(self) -> Sizing:
         """The same question of a replica whose speed is modelled."""

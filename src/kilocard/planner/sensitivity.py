@@ -30,7 +30,7 @@ def _of_rate(question: Question, choice: Candidate) -> list[str]:
     if rate is None or not choice.enough:
         return []
     most = choice.replicas * choice.capacity.requests_per_s * question.sizing.usable(choice.replicas)
-    if rate > most >= rate / (1 + question.sizing.slack):  # full: not one replica more, by the error of a measurement
+    if most < rate <= most * (1 + question.sizing.slack):  # full: not one replica more, by the error of a measurement
         most = rate
     if most < rate:
         return [f"less load: at {most:.3g} requests/s the closed form would do with {choice.replicas} replicas"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilocard.planner.advice import Optimisation, Verdict, advise
-from kilocard.planner.fleet import MOST, REPEAT, Sizing
+from kilocard.planner.fleet import MOST, PART, REPEAT, Sizing
 from kilocard.planner.growth import FIRST, growth
 
 MEASURED, MODELLED = Sizing.measured(), Sizing.modelled()
@@ -31,6 +31,7 @@ def test_twenty_requests_of_500_tokens_take_eight_to_ten_replicas_of_1000_to_120
 def test_a_count_that_misses_by_less_than_two_measurements_differ_is_not_one_replica_more() -> None:
     assert MEASURED.replicas(10 * (1 + 0.9 * REPEAT), 1.0) == 10
     assert MEASURED.replicas(10 * (1 + 1.1 * REPEAT), 1.0) == 11
+    assert MEASURED.replicas(1000, 1.0) == 1000 and MEASURED.replicas(1000.2, 1.0) == 1001, "not ten of a thousand"
 
 
 def test_a_model_of_speed_needs_more_room_than_a_measurement_and_loses_some_between_replicas() -> None:
@@ -57,10 +58,12 @@ def test_what_is_stated_is_taken_off() -> None:
 
 @given(st.floats(0.01, 1e4), st.floats(0.01, 1e3), SIZINGS)
 def test_the_fewest_that_carry_it(rate: float, each: float, sizing: Sizing) -> None:
-    count, better = sizing.replicas(rate, each), each * (1 + sizing.slack)
-    assert count * better * sizing.usable(count) >= rate * (1 - 1e-6)
+    count = sizing.replicas(rate, each)
+    carried = each * sizing.usable(count)
+    assert count * carried * (1 + sizing.slack) >= rate * (1 - 1e-6)
+    assert count * carried >= rate - (carried if count == 1 else PART * carried) * (1 + 1e-6)
     if count > 2:
-        assert (count - 1) * better * sizing.usable(count - 1) < rate * (1 + 1e-6)
+        assert (count - 1) * carried < rate * (1 + 1e-6)
 
 
 @given(st.floats(0.01, 1e4), st.floats(0.01, 1e3), st.floats(1, 10), SIZINGS)
