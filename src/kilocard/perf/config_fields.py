@@ -21,6 +21,9 @@ CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     "cohere2": {"sliding_window_pattern": 4, "sliding_window": 4096},
     "llama4_text": {"attention_chunk_size": 8192, "intermediate_size_mlp": 16384, "interleave_moe_layer_step": 1},
     "gpt2": {"vocab_size": 50257},
+    "qwen3_next": {"partial_rotary_factor": 0.25},
+    "qwen3_5_text": {"partial_rotary_factor": 0.25},
+    "qwen3_5_moe_text": {"partial_rotary_factor": 0.25},
     "mistral": {"max_position_embeddings": 131072},
     "llama": {"max_position_embeddings": 2048},
 }  # fmt: skip
@@ -43,7 +46,8 @@ NESTED_DEFAULTS: dict[str, dict[str, Any]] = {
 FAMILY_DEFAULTS = {
     "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3_text", "Gemma3ForConditionalGeneration": "gemma3",
     "GemmaForCausalLM": "gemma", "Cohere2ForCausalLM": "cohere2", "Llama4ForConditionalGeneration": "llama4_text",
-    "Llama4ForCausalLM": "llama4_text",
+    "Llama4ForCausalLM": "llama4_text", "Qwen3NextForCausalLM": "qwen3_next",
+    "Qwen3_5ForConditionalGeneration": "qwen3_5_text", "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe_text",
 }  # fmt: skip
 
 

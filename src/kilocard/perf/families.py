@@ -32,6 +32,8 @@ KNOWN = frozenset(
 _PURPOSE = re.compile(r"(For[A-Z]\w*|Model|LMHeadModel)$")
 
 
+#: makers do not agree on capitals: LightOnOcr, LightOnOCR
+_LOWER = frozenset(stem.lower() for stem in KNOWN)
 #: model_type in lower case without underscores → the class that it means
 _BY_TYPE = {stem.lower().replace("_", ""): stem for stem in sorted(KNOWN)}
 
@@ -46,7 +48,7 @@ def named(model_type: str) -> str:
 
 def known(family: str) -> bool:
     """Whether this class is one of those; a config that names none is taken at its word."""
-    return not family or _PURPOSE.sub("", family) in KNOWN
+    return not family or _PURPOSE.sub("", family).lower() in _LOWER
 
 
 #: words in a key that say that layers are made of something else than attention and feed-forward networks

@@ -7,6 +7,9 @@ from typing import Any
 
 from kilocard.perf.config_fields import Fields
 
+#: families that rotate by time, height and width; the table is made for so many times the positions (vLLM's mrope)
+THREE_AXES = ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Qwen2_5Omni", "Qwen3Omni", "Glm4v", "KeyeVL")
+MULTIPLE = 4
 #: families with absolute positions or none
 WITHOUT = ("GPT2", "OPT", "Bloom", "MPT", "NemotronH", "GPTBigCode")
 
@@ -17,10 +20,13 @@ def rotary_elements(fields: Fields, hidden: int) -> int:
     if not positions or fields.is_family(*WITHOUT):
         return 0
     dim = fields.optional("qk_rope_head_dim") or _head_dim(fields, hidden)
-    partial = fields.raw("partial_rotary_factor", "rotary_pct")
+    scaling = fields.raw("rope_scaling", "rope_parameters")
+    inner = scaling.get("partial_rotary_factor") if isinstance(scaling, Mapping) else None
+    partial = inner or fields.raw("partial_rotary_factor", "rotary_pct")
     if isinstance(partial, float | int) and not isinstance(partial, bool) and 0 < partial <= 1:
         dim = int(dim * partial)
-    scaling = fields.raw("rope_scaling", "rope_parameters")
+    if fields.is_family(*THREE_AXES) or (isinstance(scaling, Mapping) and scaling.get("mrope_section")):
+        positions *= MULTIPLE
     if not isinstance(scaling, Mapping):
         factors = [1.0]
     elif any(isinstance(inner, Mapping) for inner in scaling.values()):  # one for each kind of layer
