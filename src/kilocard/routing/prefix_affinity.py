@@ -12,7 +12,7 @@ from kilocard.routing.base import Outcome
 from kilocard.routing.gauged import LONE
 from kilocard.routing.load import ReplicaLoad
 from kilocard.routing.prefix_cache import COVERED
-from kilocard.routing.prefix_index import PrefixIndex
+from kilocard.routing.prefix_index import Holder, PrefixIndex
 from kilocard.routing.queue_depth import PREFILL_PER_REQUEST, QueueDepth
 from kilocard.routing.ring import Ring
 from kilocard.routing.speeds import Speed, Speeds
@@ -205,7 +205,7 @@ class PrefixAffinity(QueueDepth):
         reason = self.reason
         cost = least.speed.factor * (least.units + (tokens - share * hit) * PREFILL_PER_REQUEST)
         most = BOUND * self._total / self._count + SPARE + self.coarse * self.others
-        for slot, there, worth, keys in rivals:
+        for slot, keys, there, worth in rivals:
             record = self._slots[slot]
             assert record is not None
             if there > cached:
@@ -227,7 +227,7 @@ class PrefixAffinity(QueueDepth):
         if prefix is not None:
             records, share = self._records, self.trust.share
             worths = {id: share * self.index.hit(records[id].slot, prefix.keys) for id in scores}
-            for slot, _, worth, _ in self._rivals(prefix, len(self._slots))[0]:
+            for slot, _, _, worth in self._rivals(prefix, len(self._slots))[0]:
                 record = self._slots[slot]
                 if record is not None and (id := record.replica.id) not in exclude:
                     worths[id] = max(worth, worths.get(id, 0.0))
@@ -237,17 +237,14 @@ class PrefixAffinity(QueueDepth):
                 scores[id] = records[id].speed.factor * units
         return sorted((score * seconds, id) for id, score in scores.items())[:count]
 
-    def _rivals(self, prefix: Prefix, least: int) -> tuple[list[tuple[int, int, float, int]], int]:
-        """(slot, tokens cached there, tokens that speak for it, keys that are known there) of replicas for which more
+    def _rivals(self, prefix: Prefix, least: int) -> tuple[list[tuple[int, int, int, float]], int]:
+        """(slot, keys that are known there, tokens cached there, tokens that speak for it) of replicas for which more
         than the load speaks, −1 keys: not looked for; and how many keys the least loaded one, in slot `least`, has. Who
         has no more than that one is not worth a look."""
         _, keys, home, session = prefix
         share = self.trust.share
         holders, matched = self.index.holders(keys, self._open, least, CANDIDATES, self._turn)
-        found = []
-        for slot, count in holders:
-            there = COVERED[count]
-            found.append((slot, there, share * there, count))
+        found = [(slot, count, there, share * there) for slot, count, there in holders]
         worth = 0.0
         if self.others >= LONE:
             # the turn before came through here as seldom as any request does: of reuse we see our share only
@@ -257,7 +254,7 @@ class PrefixAffinity(QueueDepth):
             known = self.index.session(session)
             if known is not None and self._open >> known[0] & 1:
                 there = min(known[1], prefix.tokens)
-                found.append((known[0], there, max(share, NAMED) * there, -1))
+                found.append((known[0], -1, there, max(share, NAMED) * there))
                 return found, matched
             home = session
             worth = max(worth, NAMED * prefix.tokens)
@@ -266,12 +263,12 @@ class PrefixAffinity(QueueDepth):
             if place is not None:
                 count = self._known_at(place, keys, holders, matched)
                 there = COVERED[count]
-                found.append((place, there, share * there + worth, count))
+                found.append((place, count, there, share * there + worth))
         return found, matched
 
-    def _known_at(self, slot: int, keys: Sequence[int], holders: list[tuple[int, int]], matched: int) -> int:
+    def _known_at(self, slot: int, keys: Sequence[int], holders: list[Holder], matched: int) -> int:
         """How many keys this replica has, where the holders of more than `matched` are known."""
-        for holder, count in holders:
+        for holder, count, _ in holders:
             if holder == slot:
                 return count
         return self.index.matched(slot, keys, matched if len(holders) < CANDIDATES else len(keys))

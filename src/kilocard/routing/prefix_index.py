@@ -16,6 +16,9 @@ MOST_KEYS = 500_000
 #: sessions that are remembered by name; 300 bytes each
 MOST_SESSIONS = 50_000
 
+#: a replica's slot, how many keys of a prompt it has, and the tokens that these cover
+Holder = tuple[int, int, int]
+
 
 class PrefixIndex:
     """Keys of all replicas of one pool. Cost of each method: O(keys of the prompt), whatever the number of replicas.
@@ -89,8 +92,9 @@ class PrefixIndex:
 
     def matched(self, slot: int, keys: Sequence[int], most: int) -> int:
         """How many of the first `most` keys the replica is believed to have; all of them is likely."""
-        cache = self._caches[slot]
-        return most if most and keys[most - 1] in cache.held else cache.matched(keys, most)
+        if most and self._holders.get(keys[most - 1], 0) >> slot & 1:
+            return most
+        return self._caches[slot].matched(keys, most)
 
     def session(self, name: int) -> tuple[int, int] | None:
         """Where a session's last request went and the tokens of it that are believed to be there still."""
@@ -102,15 +106,13 @@ class PrefixIndex:
             return None
         return cache.slot, tokens
 
-    def holders(
-        self, keys: Sequence[int], among: int, least: int, most: int, turn: int
-    ) -> tuple[list[tuple[int, int]], int]:
-        """(slot, number of keys) of at most `most` replicas of `among` that have a longer beginning of this prompt than
-        the one in slot `least`, the longest first; and how many keys that one has.
+    def holders(self, keys: Sequence[int], among: int, least: int, most: int, turn: int) -> tuple[list[Holder], int]:
+        """At most `most` replicas of `among` that have a longer beginning of this prompt than the one in slot `least`,
+        the longest first; and how many keys that one has.
 
         Of many that have the same, those from slot `turn` on, so that it is other ones each time.
         """
-        found: list[tuple[int, int]] = []
+        found: list[Holder] = []
         caches, holders = self._caches, self._holders
         count = len(keys)
         cache = caches.get(least)
@@ -128,14 +130,13 @@ class PrefixIndex:
                     count = middle - 1
             having = holders[keys[low - 1]] & left
             left ^= having
-            after = having >> turn << turn
-            for part in (after, having ^ after):
-                while part and len(found) < most:
-                    lowest = part & -part
-                    part ^= lowest
-                    found.append((lowest.bit_length() - 1, low))
-            if len(found) == most:
-                break
+            while having:
+                after = having >> turn << turn or having
+                lowest = after & -after
+                having ^= lowest
+                found.append((lowest.bit_length() - 1, low, COVERED[low]))
+                if len(found) == most:
+                    return found, had
             count = low - 1
         return found, had
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 
 from kilocard.core.prefix import key_of
 
@@ -23,30 +23,33 @@ class Ring:
 
     def __init__(self) -> None:
         self._points: list[int] = []
-        #: point → slot of the replica
-        self._owners: dict[int, int] = {}
+        #: slots of the replicas whose points these are
+        self._owners: list[int] = []
 
     def __len__(self) -> int:
         return len(self._points)
 
     def add(self, replica: str, slot: int) -> None:
+        points = self._points
         for number in range(POINTS):
             point = key_of(b"%d %b" % (number, replica.encode()))
-            if point not in self._owners:  # two replicas on one point: the first has it; 15 others are left
-                self._owners[point] = slot
-                insort(self._points, point)
+            place = bisect_left(points, point)
+            if place == len(points) or points[place] != point:  # two replicas on one point: the first has it
+                points.insert(place, point)
+                self._owners.insert(place, slot)
 
     def remove(self, slot: int) -> None:
-        self._points = [point for point in self._points if self._owners[point] != slot]
-        self._owners = {point: self._owners[point] for point in self._points}
+        left = [(point, owner) for point, owner in zip(self._points, self._owners, strict=True) if owner != slot]
+        self._points = [point for point, _ in left]
+        self._owners = [owner for _, owner in left]
 
     def home(self, key: int, among: int) -> int | None:
         """The slot where this key is at home. `among`: a bit for each slot that may be taken."""
-        points = self._points
-        count = len(points)
-        place = bisect_left(points, key)
-        for step in range(min(STEPS, count)):
-            slot = self._owners[points[(place + step) % count]]
+        owners = self._owners
+        count = len(owners)
+        place = bisect_left(self._points, key)
+        for step in range(place, place + min(STEPS, count)):
+            slot = owners[step if step < count else step - count]
             if among >> slot & 1:
                 return slot
         return None

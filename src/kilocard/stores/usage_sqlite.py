@@ -16,11 +16,12 @@ from kilocard.stores.usage_tables import (
     NAMES,
     REQUESTS,
     SQLITE,
-    add_to_daily,
+    add_sums,
     create_daily,
     line,
     report,
     row,
+    sums,
 )  # fmt: skip
 from kilocard.tenancy.usage import Record
 from kilocard.tenancy.usage_report import Line, Question
@@ -32,15 +33,16 @@ PRUNE_ROWS = 10_000
 _TABLES = (
     f"CREATE TABLE IF NOT EXISTS {REQUESTS} (seq INTEGER PRIMARY KEY, "
     + ", ".join(f"{c.name} {c.sqlite if 'NULL' in c.sqlite else f'{c.sqlite} NOT NULL'}" for c in COLUMNS)
-    + ", UNIQUE (request_id))",
+    + ")",
     f"CREATE INDEX IF NOT EXISTS {REQUESTS}_ended ON {REQUESTS} (ended)",
     create_daily(SQLITE),
 )
 #: rows of one statement: each statement hands the interpreter to the event loop and asks for it back, which costs more
 #: than the row. As many as an old SQLite has parameters for (999)
 ROWS = 999 // len(COLUMNS)
-#: rows of this transaction are those above what was the last one before
-_ADD_TO_DAILY = add_to_daily(SQLITE, f"{REQUESTS} WHERE seq > ?")
+_ADD_TO_DAILY = add_sums(SQLITE)
+_LAST = f"SELECT coalesce(max(seq), 0) FROM {REQUESTS}"
+_IS_THERE = f"SELECT 1 FROM {REQUESTS} WHERE seq > ? AND request_id = ?"
 _PRUNE = (
     f"DELETE FROM {REQUESTS} WHERE seq IN"
     f" (SELECT seq FROM {REQUESTS} WHERE ended < ? ORDER BY ended LIMIT {PRUNE_ROWS})"
@@ -48,43 +50,55 @@ _PRUNE = (
 
 
 def _insert(rows: int) -> str:
+    """Files of earlier versions refuse an id that they have."""
     values = f"({', '.join('?' * len(COLUMNS))})"
-    return f"INSERT INTO {REQUESTS} ({NAMES}) VALUES {', '.join([values] * rows)} ON CONFLICT (request_id) DO NOTHING"
+    return f"INSERT INTO {REQUESTS} ({NAMES}) VALUES {', '.join([values] * rows)} ON CONFLICT DO NOTHING"
 
 
 _ONE, _MANY = _insert(1), _insert(ROWS)
 
 
 class SqliteLedger:
-    """A sink of batches. Several processes may write to one file. Raises StoreError where it can't be opened."""
+    """A sink of batches. Several processes may write to one file. Raises StoreError where it can't be opened.
+
+    No index keeps a batch from being written twice: that would be a sixth of a row's cost. A write that fails has
+    written nothing, or all of it if the word that it failed is wrong; so after a failure the batch is looked for,
+    behind the last row that was there before.
+    """
 
     def __init__(self, path: Path, keep: float = 0.0) -> None:
         """`keep`: seconds; 0: rows are kept for ever."""
         self._path = path
         self._keep = keep
         self._prune_at = 0.0
+        #: number of the last row before the write that has failed; None: the last one went well
+        self._before_failure: int | None = None
         self._store: sqlite3.Connection | None = connect(path, *_TABLES)
 
     def prepare(self, records: list[Record], utc: float) -> list[tuple[Any, ...]]:
         return [row(record, utc) for record in records]
 
     def write(self, prepared: list[tuple[Any, ...]]) -> None:
-        """One transaction: rows that are new, and their days' totals."""
+        """One transaction: its rows, and their days' totals."""
         store = self._store
         if store is None:
             store = self._store = connect(self._path, *_TABLES)
         try:
             store.execute("BEGIN IMMEDIATE")
-            (last,) = store.execute(f"SELECT coalesce(max(seq), 0) FROM {REQUESTS}").fetchone()
+            if self._before_failure is None:
+                (self._before_failure,) = store.execute(_LAST).fetchone()
+            elif store.execute(_IS_THERE, (self._before_failure, prepared[0][0])).fetchone():
+                prepared = []
             whole = len(prepared) // ROWS * ROWS
             for start in range(0, whole, ROWS):
                 store.execute(_MANY, tuple(chain.from_iterable(prepared[start : start + ROWS])))
             store.executemany(_ONE, prepared[whole:])
-            store.execute(_ADD_TO_DAILY, (last,))
+            store.executemany(_ADD_TO_DAILY, sums(prepared))
             store.execute("COMMIT")
         except sqlite3.Error:
             self._drop()
             raise
+        self._before_failure = None
 
     def tidy(self, now: float) -> None:
         if not self._keep or now < self._prune_at or self._store is None:

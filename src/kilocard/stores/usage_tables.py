@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kilocard.core.errors import UsageError
 from kilocard.tenancy.usage import Record
-from kilocard.tenancy.usage_report import DIMENSIONS, Line, Question, parts
+from kilocard.tenancy.usage_report import DAY, DIMENSIONS, Line, Question, parts
 
 REQUESTS = "kilocard_usage"
 DAILY = "kilocard_usage_daily"
@@ -117,6 +117,41 @@ def add_to_daily(dialect: Dialect, source: str) -> str:
         f"INSERT INTO {DAILY} AS d ({_KEY}, {names}) SELECT {dialect.day}, tenant, model, pool, {sums} FROM {source}"
         f" GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 ON CONFLICT ({_KEY}) DO UPDATE SET {updates}"
     )
+
+
+def add_sums(dialect: Dialect) -> str:
+    """Add one line of `sums` to its day."""
+    names = ", ".join(name for name, _ in _SUMS)
+    updates = ", ".join(f"{name} = d.{name} + excluded.{name}" for name, _ in _SUMS)
+    values = ", ".join("?" * (len(DIMENSIONS) + len(_SUMS)))
+    return f"INSERT INTO {DAILY} AS d ({_KEY}, {names}) VALUES ({values}) ON CONFLICT ({_KEY}) DO UPDATE SET {updates}"
+
+
+def sums(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """What `rows` add to their days: DIMENSIONS, and _SUMS without a database.
+
+    A database takes three times as long for it, most of that for the calendar's day of each row.
+    """
+    found: dict[tuple[int, str, str, str], list[Any]] = {}
+    for values in rows:
+        (
+            _, _, ended, tenant, model, pool, _, _, _, prompt, cached, output, estimated, _, ttft, _, _, outcome, _, _,
+        ) = values  # fmt: skip
+        key = (int(ended // DAY), tenant, model, pool)
+        day = found.get(key)
+        if day is None:
+            day = found[key] = [0, 0, 0, 0, 0, 0, 0.0, 0]
+        day[0] += 1
+        if outcome != "ok" and outcome != "client_gone":
+            day[1] += 1
+        day[2] += estimated
+        day[3] += prompt
+        day[4] += cached
+        day[5] += output
+        if ttft is not None:
+            day[6] += ttft
+            day[7] += 1
+    return [(iso_day(key[0]), *key[1:], *day) for key, day in found.items()]
 
 
 def report(dialect: Dialect, question: Question) -> tuple[str, list[Any]]:

@@ -317,7 +317,7 @@ def test_a_home_is_worth_no_more_than_what_two_turns_would_compute_anew(
     affinity.others, affinity.reused = others, reused
     for least in range(8):
         found, hit = affinity._rivals(prefix, least)
-        home = [worth - there for _, there, worth, _ in found if worth > there]
+        home = [worth - there for _, _, there, worth in found if worth > there]
         assert len(home) <= 1
         for worth in home:
             assert worth <= TURNS * others * (prefix.tokens - hit) + 1e-6

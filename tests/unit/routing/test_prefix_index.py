@@ -32,7 +32,7 @@ def test_who_was_sent_a_prompt_has_it_and_its_beginnings() -> None:
     longer = block_keys([*range(16), *range(100, 120)], 256)
     assert known.hit(1, longer) == 4096
     assert known.hit(0, KEYS) == 0
-    assert known.holders(longer, 0b111, least=0, most=4, turn=0) == ([(1, 12)], 0)
+    assert known.holders(longer, 0b111, least=0, most=4, turn=0) == ([(1, 12, 4096)], 0)
 
 
 def test_only_who_has_more_than_the_least_loaded_is_looked_at() -> None:
@@ -40,8 +40,8 @@ def test_only_who_has_more_than_the_least_loaded_is_looked_at() -> None:
     known.put(0, KEYS, 8200)
     known.put(1, KEYS[:7], 2100)
     known.put(2, KEYS[:7], 2100)
-    assert known.holders(KEYS, 0b1111, least=1, most=4, turn=0) == ([(0, 16)], 7)
-    assert known.holders(KEYS, 0b1110, least=3, most=4, turn=2) == ([(2, 7), (1, 7)], 0)
+    assert known.holders(KEYS, 0b1111, least=1, most=4, turn=0) == ([(0, 16, 8192)], 7)
+    assert known.holders(KEYS, 0b1110, least=3, most=4, turn=2) == ([(2, 7, 1792), (1, 7, 1792)], 0)
     assert known.holders(KEYS, 0b1111, least=0, most=4, turn=0) == ([], 16)
 
 
@@ -49,7 +49,7 @@ def test_of_many_holders_others_have_their_turn() -> None:
     known = index(100)
     for slot in range(1, 100):
         known.put(slot, KEYS, 8200)
-    looked = {slot for turn in range(100) for slot, _ in known.holders(KEYS, (1 << 100) - 1, 0, 4, turn)[0]}
+    looked = {slot for turn in range(100) for slot, _, _ in known.holders(KEYS, (1 << 100) - 1, 0, 4, turn)[0]}
     assert looked == set(range(1, 100))
 
 
