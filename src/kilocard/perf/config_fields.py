@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kilocard.core.errors import SpecError
+from kilocard.perf.nested_defaults import NESTED_DEFAULTS
 
 #: What transformers fills in when the file is silent (configuration classes of transformers 5); only where real
 #: checkpoints rely on it.
@@ -20,27 +21,16 @@ CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma3": {"rope_scaling": {"rope_type": "linear", "factor": 8.0}},
     "cohere2": {"sliding_window_pattern": 4, "sliding_window": 4096},
     "llama4_text": {"attention_chunk_size": 8192, "intermediate_size_mlp": 16384, "interleave_moe_layer_step": 1},
+    "gemma4_text": {
+        "head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "sliding_window_pattern": 6,
+        "max_position_embeddings": 131072,
+    },
     "gpt2": {"vocab_size": 50257},
     "qwen3_next": {"partial_rotary_factor": 0.25},
     "qwen3_5_text": {"partial_rotary_factor": 0.25},
     "qwen3_5_moe_text": {"partial_rotary_factor": 0.25},
     "mistral": {"max_position_embeddings": 131072},
     "llama": {"max_position_embeddings": 2048},
-}  # fmt: skip
-#: what a language model inside another leaves out: LLaVA's names only what differs from its class
-NESTED_DEFAULTS: dict[str, dict[str, Any]] = {
-    "llama": {
-        "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "vocab_size": 32000,
-    },
-    "mistral": {
-        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "vocab_size": 32000,
-    },
-    "qwen2": {
-        "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "num_key_value_heads": 32, "vocab_size": 151936,
-    },
 }  # fmt: skip
 #: the same by the name of the class, for flat entries, which have no model_type
 FAMILY_DEFAULTS = {

@@ -45,7 +45,10 @@ def layer_kinds(fields: Fields, layers: int) -> list[str]:
         return spread({SLIDING: known.get("1", 0), "full_attention": known.get("0", 0)})
     period = fields.optional("sliding_window_pattern", "_sliding_window_pattern")
     if period and fields.raw("sliding_window"):
-        return [SLIDING if (i + 1) % period else "full_attention" for i in range(layers)]
+        kinds = [SLIDING if (i + 1) % period else "full_attention" for i in range(layers)]
+        if fields.is_family("Gemma4"):
+            kinds[-1] = "full_attention"  # its class makes the last layer see everything
+        return kinds
     return [SLIDING if _window_everywhere(fields) else "full_attention"] * layers
 
 

@@ -152,10 +152,11 @@ _IGNORED = (
     (re.compile(r"lm_head"), HEAD),
     (re.compile(r"vis(ion|ual)|tower|projector"), TOWER),
     (re.compile(r"shared_expert"), SHARED),
-    (re.compile(r"linear_attn|mamba|mixer"), LINEAR),
-    (re.compile(r"self_attn|attention"), ATTENTION),
+    (re.compile(r"linear_attn|mamba|mixer|(?<![a-z_])attn"), LINEAR),
+    (re.compile(r"self_attn|attention|(?<![a-z_])attn"), ATTENTION),
     (re.compile(r"mlp\\?\.\S*proj|mlp$"), MLP),
 )
+_ANY_ATTENTION = re.compile(r"(?<![a-z_])attn")
 LISTS = ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "exclude", "llm_int8_skip_modules")
 
 
@@ -164,13 +165,12 @@ def _kept(base: Quantization, found: Mapping[str, Any], layers: int) -> Quantiza
     kept = set(base.kept)
     shares: dict[str, float] = {}
     for module in dict.fromkeys(_listed(found)):
-        part = next((part for pattern, part in _IGNORED if pattern.search(module)), None)
-        if part is None:
-            continue
+        parts = [part for pattern, part in _IGNORED if pattern.search(module)]
         number = re.search(r"layers\.(\d+)\.", module)
-        if number is None:
-            kept.add(part)
-        elif layers:
+        if number is None:  # ".*attn.*" means every kind of attention
+            kept.update(parts if _ANY_ATTENTION.search(module) else parts[:1])
+            continue
+        for part in parts[:1] if layers else ():
             shares[part] = shares.get(part, 0.0) + _share(module, part) / layers
     kept |= {part for part, share in shares.items() if share > 0.99}
     partly = tuple(sorted((part, share) for part, share in shares.items() if part not in kept))
@@ -182,6 +182,9 @@ def _listed(found: Mapping[str, Any]) -> Iterator[str]:
         listed = found.get(key)
         if isinstance(listed, list):
             yield from map(str, listed)
+    dynamic = found.get("dynamic")  # GPTQModel's rules: "-:" before a pattern leaves its modules alone
+    if isinstance(dynamic, Mapping):
+        yield from (str(rule)[2:] for rule in dynamic if str(rule).startswith("-:"))
 
 
 def _share(module: str, part: str) -> float:

@@ -139,3 +139,31 @@ def test_a_file_that_is_no_config_is_refused(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(SpecError):
             model_source(str(path))
+
+
+def test_what_a_saved_text_config_leaves_out_is_its_class_s_default() -> None:
+    """transformers writes only what differs: the text part of a 9B Qwen3.5 then names nothing but its layers."""
+    layers = (["linear_attention"] * 3 + ["full_attention"]) * 8
+    saved = {
+        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "model_type": "qwen3_5",
+        "text_config": {"model_type": "qwen3_5_text", "layer_types": layers},
+        "vision_config": {
+            "model_type": "qwen3_5_vision", "depth": 27, "hidden_size": 1152, "intermediate_size": 4304,
+            "num_heads": 16, "num_position_embeddings": 2304, "patch_size": 16, "spatial_merge_size": 2,
+            "temporal_patch_size": 2, "out_hidden_size": 4096,
+        },
+    }  # fmt: skip
+    stated = model_source("Qwen/Qwen3.5-9B").architecture
+    found = read_architecture(saved)
+    assert (found.parameters, found.layer_groups) == (stated.parameters, stated.layer_groups)
+
+
+def test_gptq_s_dynamic_rules_leave_parts_alone() -> None:
+    """As in the makers' own GPTQ checkpoints of Qwen3-Next and Qwen3.5."""
+    rules = {"-:.*attn.*": {}, "-:.*shared_expert.*": {}, "-:.*visual.*": {}, "lm_head": {}, "+:.*down.*": {"bits": 8}}
+    config = PLAIN | {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": rules}}
+    kept = read_architecture(config | {"architectures": ["LlamaForCausalLM"]}).quantization
+    assert kept is not None
+    assert {"attention", "linear_attention", "shared_experts", "tower"} <= kept.kept
+    assert not {"mlp", "experts"} & kept.kept
