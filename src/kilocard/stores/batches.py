@@ -1,6 +1,7 @@
 """Records on their way out of the event loop: the loop appends them, a thread writes them in batches.
 
-What a crash can lose is what came within the last `every` seconds, and the batch that is being written. A place that
+A batch goes as soon as it is full: its records are then still in the processor's cache, and few wait. What a crash can
+lose is what came within the last `every` seconds, and the batch that is being written. A place that
 can't be written to (database down, disk full, closed pipe) is tried again with back-off; meanwhile `limit` records may
 wait, then the oldest are dropped and counted. Serving goes on whatever happens here.
 """
@@ -80,6 +81,7 @@ class BatchWriter(Generic[P]):
         self._records: deque[Record] = deque()
         self._writing = 0
         self._stop = threading.Event()
+        self._wake = threading.Event()  # a batch is full, or it is time to end
         self._give_up_at = 0.0
         self._failing = False
         self._writer = threading.Thread(target=self._run, name=f"kilocard-{name}", daemon=True)
@@ -93,6 +95,8 @@ class BatchWriter(Generic[P]):
             records.popleft()
             self.dropped += 1
         records.append(record)
+        if len(records) == self._batch:  # while it writes, the writer looks by itself
+            self._wake.set()
 
     @property
     def backlog(self) -> int:
@@ -103,6 +107,7 @@ class BatchWriter(Generic[P]):
         """Write what is left and end. Blocks, for about LAST_TRIES at most."""
         self._give_up_at = time.monotonic() + LAST_TRIES
         self._stop.set()
+        self._wake.set()
         self._writer.join(LAST_TRIES + 2.0)
         if self.backlog:
             log.error("%s: %d record(s) could not be written before the end", self.name, self.backlog)
@@ -110,11 +115,21 @@ class BatchWriter(Generic[P]):
     # -- the thread
 
     def _run(self) -> None:
+        all_by = time.monotonic() + self._every
         stopping = False
         while not stopping:
-            stopping = self._stop.wait(self._every)
-            while self._records and self._write_batch():
+            self._wake.wait(max(0.0, all_by - time.monotonic()))
+            self._wake.clear()
+            stopping = self._stop.is_set()
+            while len(self._records) >= self._batch and self._write_batch():
                 time.sleep(TURN)
+            if stopping:
+                while self._records and self._write_batch():
+                    pass
+            elif time.monotonic() >= all_by:  # what is here now, and no more: a busy loop always has a few
+                all_by = time.monotonic() + self._every
+                if self._records:
+                    self._write_batch()
             try:
                 self._sink.tidy(time.time())  # noqa: TID251  # records carry the calendar's time
             except Exception as error:  # the thread has to live
