@@ -3,12 +3,14 @@ is served while it does not read, and no answer goes out for a request that was 
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 from kilocard.gateway import downstream
 from kilocard.gateway.downstream import MAX_PIPELINED, ClientConnection
 from kilocard.gateway.framing import MAX_ARRIVALS
+from kilocard.gateway.outbox import Outbox
 from kilocard.spec.model import Limits, Timeouts
 
 _GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -30,10 +32,14 @@ SEEDS = [
 ]
 
 
+_NUMBER = re.compile(rb"<(\d+)>")
+
+
 class _Plane:
     """Requests with a body run until they are told to end; others are answered at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, soon: list[Any]) -> None:
+        self.outbox = Outbox(soon.append)
         self.limits = Limits(body=300, header=400, url=100, buffered=1500, client_idle=10.0, body_rate=10)
         self.timeouts = Timeouts(idle=10.0, total=60.0)
         self.now = 0.0
@@ -63,8 +69,12 @@ class _Plane:
             client.current = SimpleNamespace(client_gone=lambda: None, client_paused=lambda paused: None)  # type: ignore[assignment]  # what it uses of one
             self.running.append((client, len(arrival.body)))
         else:
-            client.write_whole(b"HTTP/1.1 200 OK\r\n", b"ok")
-            client.next_request(0.0)
+            self.answer(client)
+
+    def answer(self, client: ClientConnection) -> None:
+        """One runs at a time, so this is the last that was served."""
+        client.write_whole(b"HTTP/1.1 200 OK\r\n", b"<%d>" % self.served)
+        client.next_request(0.0)
 
 
 class _Transport:
@@ -87,6 +97,9 @@ class _Transport:
 
     abort = close
 
+    def is_closing(self) -> bool:
+        return self.ended
+
     def can_write_eof(self) -> bool:
         return True
 
@@ -95,8 +108,8 @@ class _Transport:
 
 
 def check(data: bytes) -> None:
-    plane, transport = _Plane(), _Transport()
     soon: list[Any] = []
+    plane, transport = _Plane(soon), _Transport()
     downstream.asyncio = SimpleNamespace(  # type: ignore[assignment]  # no loop runs here
         get_running_loop=lambda: SimpleNamespace(call_soon=soon.append), Protocol=object
     )
@@ -132,6 +145,10 @@ def check(data: bytes) -> None:
             assert plane.buffered == bodies + (framer.held if framer.in_message else 0), "the account is wrong"
             if client.current is None and not client.paused:
                 assert not queue and (transport.reading or soon), "it waits for nothing"
+    if not transport.ended:
+        client.send_posted()
+        answered = plane.served - len(plane.running)
+        assert _NUMBER.findall(transport.written) == [b"%d" % one for one in range(1, answered + 1)], "not in order"
     client.connection_lost(None)
     while plane.running:
         plane.buffered -= plane.running.pop()[1]
@@ -144,5 +161,4 @@ def check(data: bytes) -> None:
 def _end(plane: _Plane) -> None:
     client, size = plane.running.pop()
     plane.buffered -= size
-    client.write_whole(b"HTTP/1.1 200 OK\r\n", b"done")
-    client.next_request(0.0)
+    plane.answer(client)

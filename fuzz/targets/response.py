@@ -5,6 +5,7 @@ from __future__ import annotations
 from fuzz.cuts import cut, uncut
 from kilocard.dispatch.events import Fault
 from kilocard.gateway.heads import ResponseHead
+from kilocard.gateway.outbox import Outbox
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.upstream import UpstreamConnection
 
@@ -75,7 +76,7 @@ class _Got:
 
 def check(data: bytes) -> None:
     pieces, whole = cut(data)
-    pool = ReplicaConnections("http://10.0.0.1:80", float)
+    pool = ReplicaConnections("http://10.0.0.1:80", float, Outbox(lambda send: send()))
     one, kept = _answer(pool, [whole])
     for other, other_kept in (_answer(pool, pieces), _answer(pool, [whole])):  # the second with the head remembered
         assert (other.head, other.end) == (one.head, one.end), "another answer to other cuts"

@@ -15,6 +15,7 @@ from answering import until_answers
 
 from free_ports import free_port
 from kilocard.core.errors import CapacityError
+from kilocard.gateway.outbox import Outbox
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.net.client import fetch
 
@@ -80,7 +81,7 @@ def test_no_descriptor_for_the_way_to_a_replica_is_not_the_replicas_fault(monkey
         raise OSError(errno.EMFILE, "Too many open files")
 
     async def story() -> None:
-        connections = ReplicaConnections("http://127.0.0.1:1", lambda: 0.0)
+        connections = ReplicaConnections("http://127.0.0.1:1", lambda: 0.0, Outbox())
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", out_of_files)
         with pytest.raises(CapacityError) as error:
             await connections.open(1.0)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
 from kilocard.gateway.arrival import Arrival
+from kilocard.gateway.client_writer import ClientWriter
 from kilocard.gateway.framing import RequestFramer
-from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
 from kilocard.gateway.local_answer import turned_away
 from kilocard.gateway.pace import Pace
-from kilocard.gateway.rate_headers import without_limits
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -29,30 +27,23 @@ LINGER_BYTES = 64 * 1024 * 1024
 _PLAIN_ID: Final = frozenset(range(0x21, 0x7F))
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(ClientWriter):
     """Server side of one connection. Requests are answered in their order, one exchange at a time."""
 
     __slots__ = (
-        "_closing", "_framer", "_in_turn", "_lingering", "_pace", "_partial", "_queue", "_reading_paused",
-        "can_chunk", "current", "headers", "keep_alive", "paused", "peer", "plane", "request_id", "since",
-        "transport",
+        "_closing", "_framer", "_in_turn", "_lingering", "_pace", "_partial", "_queue", "_reading_paused", "current",
+        "paused", "peer", "since",
     )  # fmt: skip
 
     def __init__(self, plane: Plane) -> None:
-        self.plane = plane
-        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
+        super().__init__(plane)
         self.paused = False  # the client does not read what we write
         self.since = plane.clock()  # start of the head, last byte of the body, or start of idleness
-        self.can_chunk = True
-        self.keep_alive = True
         self._framer = RequestFramer(plane.limits.header, plane.limits.body, plane.limits.url)
         self._partial = 0  # bytes that the framer holds, as far as they are in the plane's account
         self._pace = Pace()
         self._queue: deque[Arrival] = deque()
         self.current: Exchange | None = None
-        self.request_id = b""
-        #: further lines for the head of the answer to the request that runs
-        self.headers = b""
         #: address and port of the client, where somebody wants to know (plane.notes_peers)
         self.peer: tuple[str, int] | None = None
         self._closing = False
@@ -112,8 +103,7 @@ class ClientConnection(asyncio.Protocol):
         self._in_turn = True
         while not self._closing and self.current is None:
             if not self.keep_alive:
-                self._closing = True
-                self.transport.close()
+                self._close()
             elif self.paused or not self._queue:
                 break
             else:
@@ -157,7 +147,7 @@ class ClientConnection(asyncio.Protocol):
             self._pace.begin(self.since)
         if framer.expects_continue and self.current is None and not self._queue:
             framer.expects_continue = False
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def eof_received(self) -> bool:
         """Clients of an inference API don't half-close: the end of their side means that they are gone."""
@@ -167,6 +157,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self._posted = b""
         self._framer.close()
         self.plane.disconnected(self)
         self.plane.buffered -= self._partial + sum(len(arrival.body) for arrival in self._queue)
@@ -208,57 +199,6 @@ class ClientConnection(asyncio.Protocol):
         if not self._in_turn:  # else it is an answer that came at once
             self._go_on()
 
-    # -- writing
-
-    def write(self, data: bytes) -> None:
-        self.transport.write(data)
-
-    def write_head(self, block: bytes, framing: bytes | None) -> None:
-        """`block`: status line and headers. Without framing (HTTP/1.0, unknown length) the end of the connection is
-        the end of the body."""
-        if framing is None:
-            self.keep_alive = False
-        if self.headers:
-            block = without_limits(block) + self.headers
-        self.transport.write(
-            b"%bx-request-id: %b\r\n%b%b\r\n" % (block, self.request_id, framing or b"", self._connection_header())
-        )
-
-    def write_whole(self, block: bytes, body: bytes) -> None:
-        """`block`: status line and headers."""
-        if not self.request_id:
-            self.request_id = self.plane.new_request_id()
-        if self.headers:
-            block = without_limits(block) + self.headers
-        if self.keep_alive and self.can_chunk:
-            self.transport.write(
-                b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (block, self.request_id, len(body), body)
-            )
-        else:
-            self.transport.write(
-                b"%bx-request-id: %b\r\ncontent-length: %d\r\n%b\r\n%b"
-                % (block, self.request_id, len(body), self._connection_header(), body)
-            )
-
-    def write_error(self, error: KilocardError, body: bytes, headers: bytes = b"") -> None:
-        block = status_line(error.http_status) + b"content-type: application/json\r\n" + headers
-        if error.http_status == 401:
-            block += ASK_FOR_KEY if error.code == "missing_api_key" else REFUSED_KEY
-        if error.retry_after is not None:
-            block += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after))
-        self.write_whole(block, body)
-
-    def close_after_write(self) -> None:
-        self.keep_alive = False
-
-    def abort(self) -> None:
-        self.transport.abort()
-
-    def _connection_header(self) -> bytes:
-        if not self.keep_alive:
-            return b"connection: close\r\n"
-        return b"" if self.can_chunk else b"connection: keep-alive\r\n"
-
     # -- the end
 
     def check(self, now: float) -> None:
@@ -280,8 +220,12 @@ class ClientConnection(asyncio.Protocol):
             elif not framer.in_head and self._pace.too_slow(now, framer.body_bytes, limits, self.plane.timeouts.total):
                 self._give_up(RequestTimeout("The body comes too slowly (gateway.limits.body_rate)."))
         elif waited > limits.keep_alive or self.plane.draining:
-            self._closing = True
-            self.transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        self.send_posted()
+        self._closing = True
+        self.transport.close()
 
     def _give_up(self, error: KilocardError) -> None:
         """Answer with an error, then throw away what the client still sends, so that it can read the answer."""

@@ -33,6 +33,7 @@ from kilocard.gateway.limiting import Limiting
 from kilocard.gateway.local_answer import LocalAnswer, turned_away
 from kilocard.gateway.local_pages import answer_locally
 from kilocard.gateway.mishap import contain
+from kilocard.gateway.outbox import Outbox
 from kilocard.gateway.phase import HELD
 from kilocard.gateway.poison import say_convicted
 from kilocard.gateway.probes import Probes
@@ -88,6 +89,7 @@ class Plane:
         self.draining = False
         #: bytes of request bodies in memory now
         self.buffered = 0
+        self.outbox = Outbox()
         self.connections: set[ClientConnection | TlsConnection] = set()
         self._most_clients = most_clients()
         self.exchanges: dict[int, Exchange] = {}
@@ -156,6 +158,7 @@ class Plane:
             await asyncio.gather(self._tick_task, return_exceptions=True)
         for exchange in list(self.exchanges.values()):
             exchange.shut_down()
+        self.outbox.send()
         for connection in list(self.connections):
             connection.transport.close()
         for target in self.targets.values():
@@ -199,7 +202,7 @@ class Plane:
             self._lost(endpoint.replica, now)  # it moved: nothing of the old address may stay
             known = None
         if known is None and endpoint.pool in self.spec.pools:
-            target = self.targets[endpoint.replica] = Target.at(endpoint, self.spec, self.clock)
+            target = self.targets[endpoint.replica] = Target.at(endpoint, self.spec, self.clock, self.outbox)
             self._poller.add(endpoint.replica, endpoint.url, target.metrics_pages)
         self._departing.discard(endpoint.replica)
         self.names.found(endpoint)

@@ -9,6 +9,7 @@ from typing import Final
 
 from kilocard.core.errors import CapacityError, UpstreamError, UpstreamTimeout
 from kilocard.gateway.head_memo import HeadMemo
+from kilocard.gateway.outbox import Outbox
 from kilocard.gateway.upstream import UpstreamConnection
 
 #: an idle connection lives this long at most: less than the 5 s after which engines (uvicorn) close theirs
@@ -22,10 +23,11 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUF
 class ReplicaConnections:
     """All connections to one replica. No upper bound of its own: the dispatcher bounds requests in flight."""
 
-    __slots__ = ("_clock", "_closed", "_idle", "connections", "host", "host_header", "memo", "port", "url")
+    __slots__ = ("_clock", "_closed", "_idle", "connections", "host", "host_header", "memo", "outbox", "port", "url")
 
-    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+    def __init__(self, url: str, clock: Callable[[], float], outbox: Outbox) -> None:
         self.url = url
+        self.outbox = outbox
         host, _, port = url.removeprefix("http://").rpartition(":")
         if not host:
             host, port = port, "80"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kilocard.core.replica import Endpoint
 from kilocard.engines.base import MetricsPage
 from kilocard.engines.registry import engine as engine_named
+from kilocard.gateway.outbox import Outbox
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.spec.model import ClusterSpec
 
@@ -30,9 +31,9 @@ class Target:
     probe_model: str = ""
 
     @classmethod
-    def at(cls, endpoint: Endpoint, spec: ClusterSpec, clock: Callable[[], float]) -> Target:
+    def at(cls, endpoint: Endpoint, spec: ClusterSpec, clock: Callable[[], float], outbox: Outbox) -> Target:
         """`endpoint.pool` is one of the spec's."""
-        target = cls(endpoint, ReplicaConnections(endpoint.url, clock), {}, False, "", "", ())
+        target = cls(endpoint, ReplicaConnections(endpoint.url, clock, outbox), {}, False, "", "", ())
         target.aim(spec)
         return target
 

@@ -15,6 +15,7 @@ from kilocard.core.errors import UpstreamError
 from kilocard.dispatch.events import Fault
 from kilocard.gateway.head_memo import END
 from kilocard.gateway.heads import ResponseHead, read_response_head
+from kilocard.gateway.one_chunk import BEGINS, MAX_CHUNK
 
 if TYPE_CHECKING:
     from kilocard.gateway.receiver import Receiver
@@ -24,20 +25,6 @@ if TYPE_CHECKING:
 MAX_HEAD = 64 * 1024
 _CR: Final = 0x0D
 _LF: Final = 0x0A
-#: a chunk with its framing that is larger, or whose size is written another way than engines do, takes llhttp's way
-_MAX_CHUNK: Final = 4096
-
-
-def _begins(whole: int) -> bytes:
-    """How a chunk begins that is `whole` bytes long with its framing: its size says the same as its length."""
-    for digits in (1, 2, 3):
-        size = whole - digits - 4
-        if size > 0 and len(b"%x" % size) == digits:
-            return b"%x\r\n" % size
-    return b"\x00"  # there is no chunk of that length
-
-
-_BEGINS: Final = tuple(_begins(whole) for whole in range(_MAX_CHUNK))
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -48,7 +35,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_between", "_body", "_chunk_ended", "_complete", "_got_bytes", "_head", "_keep_alive", "_long", "_memo",
-        "_need", "_parser", "_paused", "_pool", "_raw", "_reused", "idle_since", "receiver", "transport",
+        "_need", "_parser", "_paused", "_pool", "_posted", "_raw", "_reused", "idle_since", "receiver", "transport",
     )  # fmt: skip
 
     def __init__(self, pool: ReplicaConnections) -> None:
@@ -66,6 +53,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._reused = False
         self._paused = False
         self._long = False  # the request's body may still be on its way when the answer comes
+        self._posted = b""  # a request that goes out at the end of this turn of the event loop
         self.idle_since = 0.0
         self.receiver: Receiver | None = None
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
@@ -78,10 +66,17 @@ class UpstreamConnection(asyncio.Protocol):
         self._got_bytes = False
         self._head = None
         if len(body) <= 65536:
-            self.transport.write(head + body)
+            self._posted = head + body
+            self._pool.outbox.request(self)
         else:  # one copy less for long prompts
             self._long = True
             self.transport.writelines((head, body))
+
+    def send_posted(self) -> None:
+        """Write what `start` has left for the end of the turn, if it is still wanted."""
+        posted, self._posted = self._posted, b""
+        if posted and not self.transport.is_closing():
+            self.transport.write(posted)
 
     def pause(self, paused: bool) -> None:
         """Stop reading the response while its client does not take it."""
@@ -96,6 +91,7 @@ class UpstreamConnection(asyncio.Protocol):
     def drop(self) -> None:
         """The exchange has no more interest: cut the connection so that the engine stops generating."""
         self.receiver = None
+        self._posted = b""
         self._pool.forget(self)
         self.transport.abort()
 
@@ -110,13 +106,16 @@ class UpstreamConnection(asyncio.Protocol):
         if self._between and receiver is not None:
             size = len(data)
             # the usual piece of a stream: one read is one chunk
-            if size < _MAX_CHUNK and data.startswith(_BEGINS[size]) and data[-1] == _LF and data[-2] == _CR:
-                receiver.on_chunk(data, len(_BEGINS[size]))
+            if size < MAX_CHUNK and data.startswith(BEGINS[size]) and data[-1] == _LF and data[-2] == _CR:
+                receiver.on_chunk(data, len(BEGINS[size]))
                 return
         if receiver is None:  # an idle connection has nothing to say (408 pages, stray bytes)
             self.transport.abort()
             return
         if self._head is None:
+            if self._posted:
+                self._spoke_unasked(receiver)
+                return
             self._got_bytes = True
             memo = self._memo
             if data.startswith(memo.before) and not self._raw:
@@ -135,6 +134,15 @@ class UpstreamConnection(asyncio.Protocol):
             receiver.on_data(data)
         else:
             self._counted(receiver, data)
+
+    def _spoke_unasked(self, receiver: Receiver) -> None:
+        """Bytes before the request has gone out answer nothing: engines say 408 as they close an idle connection."""
+        if self._reused:
+            self.receiver = None
+            self.transport.abort()
+            receiver.on_stale()
+        else:
+            self._fail("the replica spoke before it was asked")
 
     def _read_head(self, receiver: Receiver, data: bytes) -> bytes:
         """Reads a head once it is whole and hands it on; returns what came behind it."""
@@ -237,6 +245,7 @@ class UpstreamConnection(asyncio.Protocol):
         receiver, self.receiver = self.receiver, None
         ends_body = self._head is not None and self._need < 0 and self._parser is None
         self._parser = None  # it points back to us: no work for the garbage collector
+        self._posted = b""
         if receiver is None:
             return
         if not self._got_bytes and self._reused:

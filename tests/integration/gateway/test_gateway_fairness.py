@@ -54,7 +54,7 @@ async def ask(setup: Setup, who: str, label: str, **headers: str) -> Response:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -443,7 +443,7 @@ class Later:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(20):
         while not true():
             await asyncio.sleep(0.005)
 

@@ -35,7 +35,10 @@ def test_a_receipt_says_which_replica_and_why(stream: bool) -> None:
     async def story() -> None:
         async with gateway_over(answer, answer, answer, gateway=GatewaySpec(scrape_interval=0.1)) as setup:
             setup.engines[0].metrics = b"vllm:num_requests_running 3\nvllm:num_requests_waiting 0\n"
-            await asyncio.sleep(0.4)
+            plane = setup.gateway.plane
+            async with asyncio.timeout(20):
+                while plane.dispatcher.snapshot(plane.clock())["replicas"][0]["running"] != 3:
+                    await asyncio.sleep(0.02)
             response = await ask(setup, stream)
             assert response.status == 200
             said = receipt(response)
@@ -45,7 +48,7 @@ def test_a_receipt_says_which_replica_and_why(stream: bool) -> None:
             assert said["attempts"] == [{"replica": said["replica"]}] and said["held_s"] == 0.0
             assert said["chosen"]["in_flight"] == 0, "as it was before this request"
             others = {other["replica"]: other for other in said["alternatives"]}
-            assert others["p/0"]["running"] == 3.0 and 0 <= others["p/0"]["age_s"] < 1
+            assert others["p/0"]["running"] == 3.0 and 0 <= others["p/0"]["age_s"] < 10
             scores = [said["score"], *(other["score"] for other in said["alternatives"])]
             assert scores == sorted(scores) and len(scores) == 3
             assert not any("x-kilocard-receipt" in asked.headers for engine in setup.engines for asked in engine.asked)

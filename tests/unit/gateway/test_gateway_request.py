@@ -12,6 +12,7 @@ from kilocard.core.errors import ClientError
 from kilocard.core.replica import Endpoint
 from kilocard.gateway.arrival import Arrival
 from kilocard.gateway.heads import read_request_head
+from kilocard.gateway.outbox import Outbox
 from kilocard.gateway.replica_connections import ReplicaConnections
 from kilocard.gateway.request import Inbound
 from kilocard.gateway.routes import INFERENCE
@@ -23,7 +24,7 @@ def target(
     model_names: dict[str, str] | None = None, stream_usage: bool = True, keys_in_any_case: bool = False
 ) -> Target:
     url = "http://10.0.0.1:8000"
-    connections = ReplicaConnections(url, float)
+    connections = ReplicaConnections(url, float, Outbox())
     return Target(Endpoint("p/0", "p", url), connections, model_names or {}, stream_usage, "", "", (), keys_in_any_case)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kilocard.dispatch.events import Fault
 from kilocard.gateway.heads import ResponseHead
+from kilocard.gateway.outbox import Outbox
 from kilocard.gateway.replica_connections import IDLE_SECONDS, ReplicaConnections
 from kilocard.gateway.upstream import MAX_HEAD, UpstreamConnection
 
@@ -97,7 +98,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.connections = ReplicaConnections("http://10.0.0.1:8000", lambda: self.now)
+        self.connections = ReplicaConnections("http://10.0.0.1:8000", lambda: self.now, Outbox(lambda send: send()))
 
     def connect(self) -> UpstreamConnection:
         connection = UpstreamConnection(self.connections)
