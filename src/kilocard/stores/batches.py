@@ -116,20 +116,18 @@ class BatchWriter(Generic[P]):
 
     def _run(self) -> None:
         all_by = time.monotonic() + self._every
-        stopping = False
-        while not stopping:
+        stopping, writable = False, True
+        while writable and not stopping:
             self._wake.wait(max(0.0, all_by - time.monotonic()))
             self._wake.clear()
             stopping = self._stop.is_set()
-            while len(self._records) >= self._batch and self._write_batch():
+            while writable and len(self._records) >= self._batch:
+                writable = self._write_batch()
                 time.sleep(TURN)
-            if stopping:
-                while self._records and self._write_batch():
-                    pass
-            elif time.monotonic() >= all_by:  # what is here now, and no more: a busy loop always has a few
+            if stopping or time.monotonic() >= all_by:  # what is here now, and no more: a busy loop always has a few
                 all_by = time.monotonic() + self._every
-                if self._records:
-                    self._write_batch()
+                if writable and self._records:
+                    writable = self._write_batch()
             try:
                 self._sink.tidy(time.time())  # noqa: TID251  # records carry the calendar's time
             except Exception as error:  # the thread has to live

@@ -59,9 +59,18 @@ def test_the_end_writes_all_that_is_left_in_order() -> None:
     with writer_to(place, batch=4) as writer:
         for number in range(10):
             writer.add(record(number))
-        assert writer.backlog == 10 and not place.tries
     assert place.tries == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert (writer.written, writer.backlog, writer.dropped, writer.errors) == (10, 0, 0, 0)
+
+
+def test_a_full_batch_does_not_wait_and_the_rest_does() -> None:
+    place = Place()
+    with writer_to(place, batch=3) as writer:
+        for number in range(4):
+            writer.add(record(number))
+        assert place.tried.wait(10.0)
+        assert place.tries == [[0, 1, 2]] and writer.backlog >= 1
+    assert place.tries == [[0, 1, 2], [3]]
 
 
 def test_it_writes_while_it_runs() -> None:
