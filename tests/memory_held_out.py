@@ -29,7 +29,6 @@ MODELS = builtin_models()
 #: rows that the model misses, and why
 MISSES = {
     "ho10": "the GiB are one worker's, the tokens follow from the one with least",
-    "ho11": "four RTX PRO 6000 over PCIe hold 1.7 GiB each outside PyTorch; 0.4 is expected there",
     "ho12": "0.8.5 with V1 off: engine V0 was still chosen for this model, whose sampler is not profiled so",
     "ho22": "GPU memory under this driver is not stated: 0.2 GiB of 5.5",
     "ho23": "4-bit weights as Machete keeps them: 0.18 GiB more than the checkpoint's",

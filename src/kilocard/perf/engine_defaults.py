@@ -160,6 +160,8 @@ def non_torch_gib(version: Version, gpu: Gpu, tensor: int, pipeline: int) -> flo
     fused = version >= (0, 18) and gpu.capability in {90, 100, 103} and gpu.nvlink_gb_s > 0
     if fused:
         return 2.07 + 0.05 * (tensor.bit_length() - 2)
+    if version >= (0, 18) and gpu.capability == 120 and not gpu.consumer and gpu.nvlink_gb_s == 0:
+        return 1.45 + alone  # peers reach each other over PCIe: 1.70 each of four RTX PRO 6000 at 0.27
     # NCCL's own buffers are there before the snapshot; cards without NVLink exchange through them alone
     return alone + (0.15 if gpu.nvlink_gb_s == 0 and version >= NCCL_BEFORE_SNAPSHOT_SINCE else 0.42)
 
