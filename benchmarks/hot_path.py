@@ -104,9 +104,11 @@ class Bench:
         request, answer = self.request, self.answer
         for client in self.clients:
             client.data_received(request)
+        self.plane.outbox.send()  # as the event loop does at the end of its turn
         for upstream in self.upstreams:
             if upstream.receiver is not None:
                 upstream.data_received(answer)
+        self.plane.outbox.send()
 
     def check(self) -> None:
         before = [wire.writes for wire in self.wires]

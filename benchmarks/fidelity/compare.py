@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, fields, replace
 from functools import cached_property
+from itertools import permutations
 from pathlib import Path
 
 from benchmarks.fidelity import stored
@@ -114,6 +115,7 @@ def markdown(found: Iterable[Row]) -> str:
     ]
     lines += _medians(kept)
     lines += _changes("measured again: beside the first time", [(row, row.seen, row.first) for row in kept])
+    lines += _repeats(kept)
     title = f"modelled again: an engine that is {SLOWER:.0%} slower beside this one"
     lines += _changes(title, [(row, row.slower, row.modelled.figures) for row in kept])
     return "\n".join([*lines, *_pace(kept)])
@@ -142,6 +144,28 @@ def _medians(kept: list[Row]) -> list[str]:
         seen = Figures(*(percentile(each, 0.5) for each in zip(*(astuple(row.seen) for row in same), strict=True)))
         lines.append(f"| {name} | {' | '.join(cells(seen, same[0].modelled.figures))} |")
     return lines
+
+
+def _repeats(kept: list[Row]) -> list[str]:
+    """How well a measurement predicts another one of the same load, beside how well the model does."""
+    found: dict[str, list[Row]] = {}
+    for row in kept:
+        if row.part in REPEATED:
+            found.setdefault(row.name, []).append(row)
+    pairs = [pair for same in found.values() for pair in permutations(same, 2)]
+    if not pairs:
+        return []
+    other = _inside([error for one, again in pairs for error in one.seen.errors(again.seen)])
+    model = _inside([error for same in found.values() for row in same for error in row.errors])
+    return [
+        "",
+        f"A measurement is within {GOAL:.0%} of another of the same load in {other}, the model in {model}.",
+    ]
+
+
+def _inside(errors: list[float]) -> str:
+    count = sum(abs(error) <= GOAL for error in errors)
+    return f"{count} of {len(errors)} numbers ({count / len(errors):.0%})"
 
 
 def _pace(kept: list[Row]) -> list[str]:

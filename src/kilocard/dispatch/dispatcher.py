@@ -62,9 +62,7 @@ class Dispatcher:
         self._replicas = self.fleet.replicas
         self._requests: dict[int, LiveRequest] = {}
         self.quarantine = Quarantine(self.stats)
-        placer = Placer(self.fleet, self.quarantine, self.stats)
-        self._place = placer.place
-        self._refuse = placer.refuse
+        placer = self._placer = Placer(self.fleet, self.quarantine, self.stats)
         self._incidents = self.quarantine.incidents
         self._room = WaitingRoom(placer, self._requests, self.stats)
         self._retry = Retrier(placer, self._room, self._requests, self.stats).retry
@@ -122,13 +120,13 @@ class Dispatcher:
         if self._private:
             model = self._private.get((name, tenant), model)
         if model is None:
-            return (self._refuse(id, isolation.no_way(self.fleet, name, tenant)),)
+            return (self._placer.refuse(id, isolation.no_way(self.fleet, name, tenant)),)
         if id in self._requests:
             raise ValueError(f"request id {id} is in use: the driver must never reuse one")
         if not model.routes:
-            return (self._refuse(id, isolation.no_way(self.fleet, name, tenant)),)
+            return (self._placer.refuse(id, isolation.no_way(self.fleet, name, tenant)),)
         if now >= deadline:
-            return (self._refuse(id, refusals.no_capacity("deadline_exceeded", name, 0.0, 0)),)
+            return (self._placer.refuse(id, refusals.no_capacity("deadline_exceeded", name, 0.0, 0)),)
         model.budget.tokens += RETRY_SHARE
         if model.hedge is not None:
             model.hedge_budget += model.hedge.budget
@@ -139,10 +137,10 @@ class Dispatcher:
         tally.prompt_tokens += prompt
         request = LiveRequest(id, model, route, prompt, expected, declared, event)
         if fingerprint and (poison := self.quarantine.arrived(now, request, fingerprint)) is not None:
-            return (self._refuse(id, poison),)
+            return (self._placer.refuse(id, poison),)
         self._requests[id] = request
         if not model.hold.waiting:
-            send = self._place(now, request)
+            send = self._placer.place(now, request)
             if send is not None:
                 return (send,)
         return self._room.hold(now, request)
@@ -306,9 +304,9 @@ class Dispatcher:
             del self._requests[id]
             mark = request.mark
             if content or mark is None or mark.conviction is None:
-                answer = (self._refuse(id, refusals.upstream(fault, detail, request.attempts)),)
+                answer = (self._placer.refuse(id, refusals.upstream(fault, detail, request.attempts)),)
             else:
-                answer = (self._refuse(id, refusals.poison(mark.conviction, now)),)
+                answer = (self._placer.refuse(id, refusals.poison(mark.conviction, now)),)
         return (*answer, *after, *news)
 
     # --- time

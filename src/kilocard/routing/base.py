@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Container
 from random import Random
 from typing import NamedTuple, Protocol
@@ -33,42 +34,54 @@ class Observer(Protocol):
         """An attempt there came to something."""
 
 
-class Policy(Protocol):
-    """Chooses among the replicas of one pool for one model. One instance per (model, pool): no shared cursor."""
+class Policy(ABC):
+    """Chooses among the replicas of one pool for one model. One instance per (model, pool): no shared cursor.
 
-    name: str
+    A base, not a protocol: compiled code calls the methods of its own classes three times as fast.
+    """
+
+    name = ""
     #: whether `observe` does anything; others are spared the call
-    observes: bool
+    observes = False
 
+    @abstractmethod
     def __len__(self) -> int:
         """Replicas that can be chosen now."""
 
+    @abstractmethod
     def add(self, replica: ReplicaLoad) -> None:
         """It can take requests (again)."""
 
+    @abstractmethod
     def remove(self, replica: ReplicaLoad) -> None:
         """It can't, for whatever reason. Unknown replicas are fine."""
 
+    @abstractmethod
     def forget(self, replica: ReplicaLoad) -> None:
         """It is gone for good: remove it, and what was learned of it."""
 
+    @abstractmethod
     def update(self, replica: ReplicaLoad) -> None:
         """The load of a replica that was added has changed."""
 
+    @abstractmethod
     def lost_cache(self, replica: ReplicaLoad) -> None:
         """It has failed, and may have been started anew: what it had cached is gone."""
 
+    @abstractmethod
     def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
         """One replica not in `exclude`, or None. `prefix`: what the prompt begins with, where that was looked at.
 
         The caller sends to the target or does not ask: a cursor may have moved.
         """
 
+    @abstractmethod
     def lowest(
         self, count: int, exclude: Collection[str] = (), prefix: Prefix | None = None
     ) -> list[tuple[float, str]]:
         """(score, replica) of at most `count` that would be next, best first. Changes no choice, draws nothing."""
 
+    @abstractmethod
     def observe(self, replica: ReplicaLoad, outcome: Outcome) -> None:
         """An attempt there came to something."""
 

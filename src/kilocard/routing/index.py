@@ -13,7 +13,7 @@ Entry = tuple[Any, ...]
 
 #: the heap is rebuilt when it has more than this × live + SPARE entries: memory stays flat, cost amortised O(1)
 STALE_FACTOR: Final = 2
-SPARE: Final = 64
+SPARE: Final = 8
 
 
 class LoadIndex:

@@ -106,7 +106,7 @@ class PrefixAffinity(QueueDepth):
         record = self._records.get(replica.id)
         if record is None or record.replica is not replica:
             record = self._meet(replica)
-        self._put(replica.id, self._note(record), self.blur)
+        self._index.put(replica.id, self._note(record), self.blur)
         if not record.listed:
             record.listed = True
             self._open |= 1 << record.slot
@@ -184,14 +184,14 @@ class PrefixAffinity(QueueDepth):
     # -- the choice
 
     def _rescore(self) -> None:
-        records, blur = self._records, self.blur
+        index, records, blur = self._index, self._records, self.blur
         for id in self._changed:
-            self._put(id, self._note(records[id]), blur)
+            index.put(id, self._note(records[id]), blur)
 
     def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
         if self._changed:
             self._refresh()
-        first = self._best(exclude)
+        first = self._index.best(exclude)
         if first is None:
             return None
         seconds = self._speeds.line.slope / PREFILL_PER_REQUEST

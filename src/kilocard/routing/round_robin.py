@@ -9,11 +9,11 @@ from random import Random
 
 from kilocard.core.decision import Decision
 from kilocard.core.prefix import Prefix
-from kilocard.routing.base import Outcome
+from kilocard.routing.base import Outcome, Policy
 from kilocard.routing.load import ReplicaLoad
 
 
-class RoundRobin:
+class RoundRobin(Policy):
     """The replica that has gone longest without a turn. The order is the cursor: first in line is next.
 
     Unavailable replicas are not in line; one that comes (back) joins at the end. All steps are O(1).

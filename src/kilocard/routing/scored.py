@@ -7,7 +7,7 @@ from random import Random
 
 from kilocard.core.decision import Decision
 from kilocard.core.prefix import Prefix
-from kilocard.routing.base import Outcome
+from kilocard.routing.base import Outcome, Policy
 from kilocard.routing.index import LoadIndex
 from kilocard.routing.load import ReplicaLoad
 
@@ -15,7 +15,7 @@ from kilocard.routing.load import ReplicaLoad
 _new = tuple.__new__
 
 
-class ScoredPolicy:
+class ScoredPolicy(Policy):
     """Keeps a LoadIndex of `score(replica)`; a subclass says what the score is and why.
 
     A changed replica is scored anew when the next choice is made, not when it changes: a request changes its replica
@@ -30,8 +30,6 @@ class ScoredPolicy:
 
     def __init__(self, rng: Random) -> None:
         self._index = LoadIndex(rng)
-        self._put = self._index.put
-        self._best = self._index.best
         self._changed: dict[str, ReplicaLoad] = {}
 
     def score(self, replica: ReplicaLoad) -> float:
@@ -42,7 +40,7 @@ class ScoredPolicy:
         return len(self._index)
 
     def add(self, replica: ReplicaLoad) -> None:
-        self._put(replica.id, self.score(replica), self.blur)
+        self._index.put(replica.id, self.score(replica), self.blur)
 
     def remove(self, replica: ReplicaLoad) -> None:
         self._changed.pop(replica.id, None)
@@ -63,14 +61,14 @@ class ScoredPolicy:
         self._changed.clear()
 
     def _rescore(self) -> None:
-        blur = self.blur
+        index, blur = self._index, self.blur
         for id, replica in self._changed.items():
-            self._put(id, self.score(replica), blur)
+            index.put(id, self.score(replica), blur)
 
     def choose(self, exclude: Container[str] = (), prefix: Prefix | None = None) -> Decision | None:
         if self._changed:
             self._refresh()
-        best = self._best(exclude)
+        best = self._index.best(exclude)
         if best is None:
             return None
         return _new(Decision, (best[2], self.reason, best[0], 0))
