@@ -26,6 +26,7 @@ from typing import Any, cast
 import uvloop
 
 from benchmarks.gateway.pages import MODEL, completion, request_body
+from benchmarks.gateway.pages import event as event_around
 from kilocard.cli.wiring import gateway_of
 from kilocard.core.replica import Endpoint, Found
 from kilocard.gateway.downstream import ClientConnection
@@ -36,6 +37,7 @@ from kilocard.spec.load import load
 
 CLIENTS = 64
 TURNS = 10
+CHUNKS = 2000
 KEY = "kc-hot-path"
 LIMITS = "{requests_per_minute: 100000000, tokens_per_minute: 100000000000, concurrency: 10000}"
 CLUSTER = """
@@ -105,10 +107,13 @@ class Bench:
         for client in self.clients:
             client.data_received(request)
         self.plane.outbox.send()  # as the event loop does at the end of its turn
+=======
+        self.plane.outbox.send()
         for upstream in self.upstreams:
             if upstream.receiver is not None:
                 upstream.data_received(answer)
         self.plane.outbox.send()
+<<<<<<< HEAD
 
     def check(self) -> None:
         before = [wire.writes for wire in self.wires]
@@ -117,8 +122,8 @@ class Bench:
         assert not self.plane.exchanges
 
 
-async def measure(gateway_keys: str, limits: str, rounds: int, profile: int) -> tuple[float, float]:
-    """µs of the event loop's thread for a request (the best round), and of all other threads (the mean)."""
+async def measure(gateway_keys: str, limits: str, rounds: int, profile: int) -> tuple[float, float, float]:
+    """µs of the event loop's thread for a request (the best round), of all other threads (the mean), of a chunk."""
     with tempfile.TemporaryDirectory() as folder:
         digest = hashlib.sha256(KEY.encode()).hexdigest()
         text = CLUSTER.format(folder=folder, gateway=gateway_keys, model=MODEL, digest=digest, limits=limits)
@@ -145,12 +150,13 @@ async def measure(gateway_keys: str, limits: str, rounds: int, profile: int) -> 
             best = min(best, spent)
             others += (time.process_time() - everything) - (time.thread_time() - mine)
         bench.check()
+        chunk = bench.chunks(rounds)
         if profile:
             pstats.Stats(profiler).sort_stats("tottime").print_stats(profile)
         for client in bench.clients:
             client.connection_lost(None)
         await gateway.stop()
-        return best / (TURNS * CLIENTS) * 1e6, others / (rounds * TURNS * CLIENTS) * 1e6
+        return best / (TURNS * CLIENTS) * 1e6, others / (rounds * TURNS * CLIENTS) * 1e6, chunk
 
 
 def main() -> int:
@@ -163,10 +169,10 @@ def main() -> int:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     variants: Any = VARIANTS[-1:] if options.profile else VARIANTS
-    print("| on | µs a request | other threads, µs |\n|---|---:|---:|")
+    print("| on | µs a request | other threads, µs | µs a streamed chunk |\n|---|---:|---:|---:|")
     for name, gateway_keys, limits in variants:
-        loop, others = uvloop.run(measure(gateway_keys, limits, options.rounds, options.profile))
-        print(f"| {name} | {loop:.1f} | {others:.1f} |", flush=True)
+        loop, others, chunk = uvloop.run(measure(gateway_keys, limits, options.rounds, options.profile))
+        print(f"| {name} | {loop:.1f} | {others:.1f} | {chunk:.2f} |", flush=True)
     return 0
 
 
