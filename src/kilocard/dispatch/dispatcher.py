@@ -30,7 +30,7 @@ from kilocard.dispatch.waiting import WaitingRoom
 from kilocard.routing.base import Outcome
 from kilocard.spec.model import ModelSpec
 
-NOTHING: tuple[Instruction, ...] = ()
+NOTHING: Final[tuple[Instruction, ...]] = ()
 #: faults that say nothing about the replica
 BLAMELESS = frozenset({Fault.TOTAL})
 #: a full queue is no failure either: another replica may have room, and this one is at work

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Final
 
 from kilocard.core.decision import Decision
 from kilocard.core.errors import KilocardError
@@ -15,7 +16,7 @@ from kilocard.dispatch.stats import Stats
 from kilocard.spec.vocabulary import READS_PROMPTS
 
 #: Send(…) by way of its own __new__ costs twice as much, and there is one for each request
-_new = tuple.__new__
+_new: Final = tuple.__new__
 
 
 class Placer:

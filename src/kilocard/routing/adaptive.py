@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from math import log2
 from random import Random
+from typing import Final
 
 from kilocard.routing.base import Outcome
 from kilocard.routing.gauged import GaugedPolicy
 from kilocard.routing.load import ReplicaLoad
 
 #: a request that waits counts as this many that run
-QUEUE_WEIGHT = 4.0
+QUEUE_WEIGHT: Final = 4.0
 #: share of the newest outcome in a replica's averages: some 20 requests make a reputation
-NEW = 0.05
+NEW: Final = 0.05
 #: an error weighs more than a success, so that a dead replica is known after two or three
-NEW_ERROR = 0.3
+NEW_ERROR: Final = 0.3
 #: same for the pool's averages, which hundreds of requests feed
-NEW_IN_POOL = 0.02
+NEW_IN_POOL: Final = 0.02
 #: an error average halves in this many seconds without news, so that a shunned replica is tried again
-FORGIVE = 10.0
+FORGIVE: Final = 10.0
 #: key of decode time per token among the size classes
-PER_TOKEN = -1
+PER_TOKEN: Final = -1
 #: seconds; less than this is not told apart
-LEAST_SECONDS = 1e-5
-LOG_LEAST = log2(LEAST_SECONDS)
+LEAST_SECONDS: Final = 1e-5
+LOG_LEAST: Final = log2(LEAST_SECONDS)
 #: success probability is never taken for less: a bad replica is some 20 times worse, not infinitely
-LEAST_SUCCESS = 0.05
+LEAST_SUCCESS: Final = 0.05
 #: one outcome counts as at most 2³ times slower or faster than usual: queueing makes single first bytes very late
-CLIP = 3.0
+CLIP: Final = 3.0
 
 
 class _Record:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Sequence
 from random import Random
+from typing import Final
 
 from kilocard.core.decision import Decision
 from kilocard.core.load import LoadSample
@@ -18,28 +19,28 @@ from kilocard.routing.ring import Ring
 from kilocard.routing.speeds import Speed, Speeds
 from kilocard.routing.trust import Trust, restarted
 
-CACHED_HERE = "prefix_affinity: soonest first token, part of the prompt is cached"
-CACHED_ELSEWHERE = "prefix_affinity: soonest first token, where more is cached would take longer"
+CACHED_HERE: Final = "prefix_affinity: soonest first token, part of the prompt is cached"
+CACHED_ELSEWHERE: Final = "prefix_affinity: soonest first token, where more is cached would take longer"
 #: replicas with a cached beginning that are compared with the least loaded one
-CANDIDATES = 4
+CANDIDATES: Final = 4
 #: affinity ends where a replica has more requests than BOUND × the mean of those available + SPARE; beside other
 #: gateways, of whose requests a gauge tells within `coarse`, so many more as they have of the load
-BOUND = 1.25
-SPARE = 2.0
+BOUND: Final = 1.25
+SPARE: Final = 2.0
 #: KV cache of a replica that does not say how large it is: a 7B model on a card of 40 GB
-USUAL_KV_TOKENS = 200_000
+USUAL_KV_TOKENS: Final = 200_000
 #: share of it for beginnings of prompts; the rest is for answers and for what nobody repeats
-FOR_PROMPTS = 0.8
+FOR_PROMPTS: Final = 0.8
 #: share of a prompt that a named session's place is worth at least: it was asked for
-NAMED = 0.5
+NAMED: Final = 0.5
 #: turns that find at its home what a usual prompt shares: this one, and the next
-TURNS = 2.0
+TURNS: Final = 2.0
 #: a smaller share of the load is an error of the estimate
-LEAST_OWN = 0.02
+LEAST_OWN: Final = 0.02
 #: share of the newest request in the running mean of what is reused
-NEW_REUSED = 0.02
+NEW_REUSED: Final = 0.02
 
-_new = tuple.__new__
+_new: Final = tuple.__new__
 
 
 class _Record:

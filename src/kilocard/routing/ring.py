@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
 
 from kilocard.core.prefix import key_of
 
 #: points of a replica on the ring: its share of the keys is 1/N, give or take a quarter
-POINTS = 16
+POINTS: Final = 16
 #: points that are looked at for a home that may take a request
-STEPS = 64
+STEPS: Final = 64
 
 
 class Ring:

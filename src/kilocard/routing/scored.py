@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container
 from random import Random
+from typing import Final
 
 from kilocard.core.decision import Decision
 from kilocard.core.prefix import Prefix
@@ -12,7 +13,7 @@ from kilocard.routing.index import LoadIndex
 from kilocard.routing.load import ReplicaLoad
 
 #: Decision(…) by way of its own __new__ costs twice as much, and there is one for each request
-_new = tuple.__new__
+_new: Final = tuple.__new__
 
 
 class ScoredPolicy(Policy):
