@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from kilocard.routing.prefix_cache import COVERED, Cache
 
-#: keys of all replicas together: some 220 bytes each, 110 MB at most
+#: keys of all replicas together: some 150 bytes each, 75 MB at most
 MOST_KEYS = 500_000
 #: sessions that are remembered by name; 300 bytes each
 MOST_SESSIONS = 50_000
