@@ -59,9 +59,6 @@ class _Got:
         assert self.head is not None and not self.end and data
         self.body += data
 
-    def on_chunk(self, chunk: bytes, start: int) -> None:
-        self.on_data(chunk[start:-2])
-
     def on_complete(self) -> None:
         assert self.head is not None and not self.end
         self.end = "whole"

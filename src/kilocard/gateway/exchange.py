@@ -12,9 +12,7 @@ in callbacks on one thread: state is read and written in one step, with no await
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, UpstreamTimeout
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
@@ -23,6 +21,7 @@ from kilocard.gateway.ends import Ends
 from kilocard.gateway.gathering import DOUBTFUL, MAX_GATHERED, RETRYABLE, declined
 from kilocard.gateway.heads import ResponseHead
 from kilocard.gateway.outcome import outcome
+from kilocard.gateway.passing import Passing
 from kilocard.gateway.phase import CONNECTING, DONE, HELD, RESERVING, STREAMING, WAITING
 from kilocard.gateway.poison import suspected
 from kilocard.gateway.rival import Rival
@@ -41,20 +40,13 @@ if TYPE_CHECKING:
     from kilocard.gateway.upstream import UpstreamConnection
     from kilocard.tenancy.limits import Grant
 
-_LF: Final = 0x0A
-_E: Final = 0x65
-#: how engines begin an event of text
-_OPENING: Final = b'data: {"'
-#: no event of text is smaller with its framing
-_LEAST_TEXT: Final = 40
-
 
 class Exchange(ClientSide):
     """Implements receiver.Receiver for the connection that carries it."""
 
     __slots__ = (
         "_clock", "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
-        "_pass_on", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "events", "grant",
+        "_passing", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",
     )  # fmt: skip
@@ -99,12 +91,9 @@ class Exchange(ClientSide):
         self._length: int | None = None
         self._head_sent = False
         self._chunked = False
-        #: writes a whole chunk of a stream to the client as it came; None while chunks have to be looked into
-        self._pass_on: Callable[[bytes], None] | None = None
-        self._clock = plane.clock
+        #: what passes by the relay, once content has begun
+        self._passing: Passing | None = None
         self._pace = meters.inter_token
-        #: events that passed by the relay
-        self.events = 0
         #: pieces of a body that is not passed on yet; None: bytes go straight to the client
         self._gathered: list[bytes] | None = None
         self._gathered_bytes = 0
@@ -256,6 +245,15 @@ class Exchange(ClientSide):
             if head.encoded:  # the client has been told so: no other replica's stream can follow
                 self._first_content(now)
 
+    @property
+    def events(self) -> int:
+        """Events that passed by the relay."""
+        return 0 if self._passing is None else self._passing.events
+
+    def _last_sign(self) -> float:
+        """When the replica gave a sign last."""
+        return self.last_at if self._passing is None else max(self.last_at, self._passing.last_at)
+
     def on_data(self, data: bytes) -> None:
         now = self.plane.clock()
         gathered = self._gathered
@@ -273,19 +271,26 @@ class Exchange(ClientSide):
             if not started and relay.content:
                 self._first_content(now)
             elif started:
-                self._pace.observe(now - self.last_at)
+                self._pace.observe(now - self._last_sign())
         elif self.phase == WAITING:
             self._first_content(now)
         elif self._ends is not None:
             self._ends.see(data)
         self.last_at = now
-        if relay is not None and self._chunked:
-            self._pass_on = self.client.transport.write if relay.steady else None
+        if relay is not None and self._chunked and self._upstream is not None:
+            self._upstream.passing = self._pass_by(now) if relay.steady else None
         if data:
             self._write(data)
         elif relay is not None and relay.error and not relay.content:
             self.drop_upstream()
             self.failed(Fault.STATUS, 500, "the replica sent an error event before any content")
+
+    def _pass_by(self, now: float) -> Passing:
+        passing = self._passing
+        if passing is None:
+            passing = self._passing = Passing(self.client.transport.write, self.plane.clock, self._pace)
+        passing.last_at = now
+        return passing
 
     def _gathered_too_much(self) -> None:
         """A large answer passes from here on. An error page of that size, or one that has to become an event, can't."""
@@ -294,30 +299,6 @@ class Exchange(ClientSide):
             self.failed(Fault.STATUS, self.status, f"the replica answered {self.status} with more than 1 MiB")
         else:
             self._release_gathered()
-
-    def on_chunk(self, chunk: bytes, start: int) -> None:
-        write = self._pass_on
-        # Text is what begins and ends on an event's edge, has no usage, and whose first key is not "error" (nor any
-        # other with an e). A quote inside JSON text is escaped, so an unescaped "usage" is a key.
-        if (
-            write is None
-            or len(chunk) < _LEAST_TEXT
-            or chunk[-3] != _LF
-            or chunk[-4] != _LF
-            or not chunk.startswith(_OPENING, start)
-            or chunk[start + len(_OPENING)] == _E
-            or (chunk.rfind(b'"usage"') >= 0 and b'"usage":null' not in chunk)
-        ):
-            self.on_data(chunk[start:-2])
-            return
-        now = self._clock()
-        gap = now - self.last_at
-        pace = self._pace
-        pace.counts[bisect_left(pace.bounds, gap)] += 1  # pace.observe(gap), without the call: once for each token
-        pace.sum += gap
-        self.last_at = now
-        self.events += 1
-        write(chunk)
 
     def on_complete(self) -> None:
         self._upstream = None
@@ -400,7 +381,7 @@ class Exchange(ClientSide):
             limit = self.inbound.first_token_limit(timeouts)
             if now - self.sent_at > limit:
                 self._time_out(Fault.FIRST_TOKEN, f"no first token within {limit:.1f} s")
-        elif self.phase == STREAMING and now - self.last_at > timeouts.idle:
+        elif self.phase == STREAMING and now - self._last_sign() > timeouts.idle:
             if self.paused:
                 self.client.abort()  # connection_lost reports it as gone
             else:

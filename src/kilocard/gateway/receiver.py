@@ -17,9 +17,6 @@ class Receiver(Protocol):
         """Head, data and completion in one, where the whole response came in one read."""
 
     def on_data(self, data: bytes) -> None: ...
-    def on_chunk(self, chunk: bytes, start: int) -> None:
-        """on_data for `chunk[start:-2]`, as one whole chunk with its framing, which may be passed on as it is."""
-
     def on_complete(self) -> None: ...
     def on_fault(self, fault: Fault, detail: str) -> None: ...
     def on_stale(self) -> None:

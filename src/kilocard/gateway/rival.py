@@ -115,9 +115,6 @@ class Rival:
             else:
                 self._win()
 
-    def on_chunk(self, chunk: bytes, start: int) -> None:
-        self.on_data(chunk[start:-2])
-
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
         self.connection = None
         if (fault := declined(head.status, body)) is not None:

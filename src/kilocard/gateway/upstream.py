@@ -18,6 +18,7 @@ from kilocard.gateway.heads import ResponseHead, read_response_head
 from kilocard.gateway.one_chunk import BEGINS, MAX_CHUNK
 
 if TYPE_CHECKING:
+    from kilocard.gateway.passing import Passing
     from kilocard.gateway.receiver import Receiver
     from kilocard.gateway.replica_connections import ReplicaConnections
 
@@ -35,7 +36,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_between", "_body", "_chunk_ended", "_complete", "_got_bytes", "_head", "_keep_alive", "_long", "_memo",
-        "_need", "_parser", "_paused", "_pool", "_posted", "_raw", "_reused", "idle_since", "receiver", "transport",
+        "_need", "_parser", "_paused", "_pool", "_posted", "_raw", "_reused", "idle_since", "passing", "receiver",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, pool: ReplicaConnections) -> None:
@@ -54,6 +56,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._paused = False
         self._long = False  # the request's body may still be on its way when the answer comes
         self._posted = b""  # a request that goes out at the end of this turn of the event loop
+        #: where whole chunks of text go, while they need not be looked into
+        self.passing: Passing | None = None
         self.idle_since = 0.0
         self.receiver: Receiver | None = None
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
@@ -104,10 +108,12 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         receiver = self.receiver
         if self._between and receiver is not None:
+            passing = self.passing
+            if passing is not None and passing.take(data):
+                return
             size = len(data)
-            # the usual piece of a stream: one read is one chunk
             if size < MAX_CHUNK and data.startswith(BEGINS[size]) and data[-1] == _LF and data[-2] == _CR:
-                receiver.on_chunk(data, len(BEGINS[size]))
+                receiver.on_data(data[len(BEGINS[size]) : -2])
                 return
         if receiver is None:  # an idle connection has nothing to say (408 pages, stray bytes)
             self.transport.abort()
@@ -285,7 +291,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _release(self) -> None:
         """The response is whole: the connection is free for another request, or closed."""
-        self.receiver = self._parser = None
+        self.receiver = self._parser = self.passing = None
         self._between = False
         if self._long:
             self._long = False

@@ -73,9 +73,6 @@ class Got:
         assert self.head is not None and self.end is None and data
         self.body += data
 
-    def on_chunk(self, chunk: bytes, start: int) -> None:
-        self.on_data(chunk[start:-2])
-
     def on_complete(self) -> None:
         assert self.end is None
         self.end = "whole"
