@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from kilocard.core.errors import StoreError
@@ -26,15 +27,29 @@ def connect(path: Path, *tables: str) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         store = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
-        store.execute("PRAGMA journal_mode=WAL")
+        _in_turn(store, "PRAGMA journal_mode=WAL")
         store.execute("PRAGMA synchronous=NORMAL")
         for table in tables:
-            store.execute(table)
+            _in_turn(store, table)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(
             f"{path}: can't be used as the embedded store: {error}. Name another file with gateway.store."
         ) from error
     return store
+
+
+def _in_turn(store: sqlite3.Connection, statement: str) -> None:
+    """Where several processes make a file at once, SQLite says that it is locked and does not wait (turning WAL on, and
+    a CREATE that began as a reader), so we do."""
+    give_up = time.monotonic() + BUSY
+    while True:
+        try:
+            store.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+        time.sleep(0.01)
 
 
 def read_only(path: Path) -> sqlite3.Connection:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,23 @@ def test_two_gateways_write_to_one_file(tmp_path: Path) -> None:
         assert total(read(tmp_path / "k.db", Question(("tenant",)))).requests == number + 1  # read while they write
     one.close()
     other.close()
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_workers_that_start_together_make_the_file_together(tmp_path: Path, attempt: int) -> None:
+    """SQLite tells some of them at once that the file is locked: one start of two workers in a hundred failed."""
+    together = threading.Barrier(8)
+
+    def start(number: int) -> int:
+        together.wait(10)
+        ledger = SqliteLedger(tmp_path / "k.db")
+        ledger.write(ledger.prepare([record(number)], START))
+        ledger.close()
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(start, range(8))) == 8
+    assert total(read(tmp_path / "k.db", Question(()))).requests == 8
 
 
 def test_a_failed_write_leaves_nothing_and_the_next_one_opens_the_file_anew(tmp_path: Path) -> None:
