@@ -40,7 +40,7 @@ _TABLES = (
 #: rows of one statement: each statement hands the interpreter to the event loop and asks for it back, which costs more
 #: than the row. As many as an old SQLite has parameters for (999)
 ROWS = 999 // len(COLUMNS)
-_ADD_TO_DAILY = add_sums(SQLITE)
+_ADD_TO_DAILY = add_sums()
 _LAST = f"SELECT coalesce(max(seq), 0) FROM {REQUESTS}"
 _IS_THERE = f"SELECT 1 FROM {REQUESTS} WHERE seq > ? AND request_id = ?"
 _PRUNE = (

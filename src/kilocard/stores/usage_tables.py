@@ -110,21 +110,22 @@ def add_to_daily(dialect: Dialect, source: str) -> str:
 
     Ordered, so that two gateways that add to the same days take their locks in one order.
     """
-    names = ", ".join(name for name, _ in _SUMS)
     sums = ", ".join(expression for _, expression in _SUMS)
-    updates = ", ".join(f"{name} = d.{name} + excluded.{name}" for name, _ in _SUMS)
-    return (
-        f"INSERT INTO {DAILY} AS d ({_KEY}, {names}) SELECT {dialect.day}, tenant, model, pool, {sums} FROM {source}"
-        f" GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 ON CONFLICT ({_KEY}) DO UPDATE SET {updates}"
+    return _add(
+        f"SELECT {dialect.day}, tenant, model, pool, {sums} FROM {source} GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
     )
 
 
-def add_sums(dialect: Dialect) -> str:
+def add_sums() -> str:
     """Add one line of `sums` to its day."""
+    return _add(f"VALUES ({', '.join('?' * (len(DIMENSIONS) + len(_SUMS)))})")
+
+
+def _add(lines: str) -> str:
+    """Lines of the daily table, added to those that are there."""
     names = ", ".join(name for name, _ in _SUMS)
     updates = ", ".join(f"{name} = d.{name} + excluded.{name}" for name, _ in _SUMS)
-    values = ", ".join("?" * (len(DIMENSIONS) + len(_SUMS)))
-    return f"INSERT INTO {DAILY} AS d ({_KEY}, {names}) VALUES ({values}) ON CONFLICT ({_KEY}) DO UPDATE SET {updates}"
+    return f"INSERT INTO {DAILY} AS d ({_KEY}, {names}) {lines} ON CONFLICT ({_KEY}) DO UPDATE SET {updates}"
 
 
 def sums(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
