@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import KilocardError
 from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
+from kilocard.gateway.outbox import Posting
 from kilocard.gateway.rate_headers import without_limits
 
 if TYPE_CHECKING:
@@ -17,29 +17,22 @@ if TYPE_CHECKING:
 MAX_POSTED: Final = 65536
 
 
-class ClientWriter(asyncio.Protocol):
+class ClientWriter(Posting):
     """The writing half of a client's connection.
 
     A whole answer waits for the end of the event loop's turn (outbox.py), or until something else is written.
     """
 
-    __slots__ = ("_posted", "can_chunk", "headers", "keep_alive", "plane", "request_id", "transport")
+    __slots__ = ("can_chunk", "headers", "keep_alive", "plane", "request_id")
 
     def __init__(self, plane: Plane) -> None:
+        super().__init__()
         self.plane = plane
-        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
         self.can_chunk = True
         self.keep_alive = True
         self.request_id = b""
         #: further lines for the head of the answer to the request that runs
         self.headers = b""
-        self._posted = b""
-
-    def send_posted(self) -> None:
-        """Write the answer that waits for the end of the turn, if there is one and somebody to read it."""
-        posted, self._posted = self._posted, b""
-        if posted and not self.transport.is_closing():
-            self.transport.write(posted)
 
     def write(self, data: bytes) -> None:
         if self._posted:
@@ -67,7 +60,7 @@ class ClientWriter(asyncio.Protocol):
             self._posted = b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (
                 block, self.request_id, len(body), body,
             )  # fmt: skip
-            self.plane.outbox.answer(self)
+            self.plane.outbox.post(self)
         else:
             self.write(
                 b"%bx-request-id: %b\r\ncontent-length: %d\r\n%b\r\n%b"

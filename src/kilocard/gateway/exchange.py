@@ -45,7 +45,7 @@ class Exchange(ClientSide):
     """Implements receiver.Receiver for the connection that carries it."""
 
     __slots__ = (
-        "_clock", "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
+        "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
         "_passing", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",

@@ -18,10 +18,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kilocard.gateway.client_writer import ClientWriter
-    from kilocard.gateway.upstream import UpstreamConnection
-
 log = logging.getLogger("kilocard.gateway")
+
+
+class Posting(asyncio.Protocol):
+    """A connection that may have something to say at the end of the turn."""
+
+    __slots__ = ("_posted", "transport")
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
+        self._posted = b""
+
+    def send_posted(self) -> None:
+        """Write it, if it is still there and the connection is."""
+        posted, self._posted = self._posted, b""
+        if posted and not self.transport.is_closing():
+            self.transport.write(posted)
 
 
 def at_the_end_of_the_turn(send: Callable[[], None]) -> None:
@@ -30,43 +43,28 @@ def at_the_end_of_the_turn(send: Callable[[], None]) -> None:
 
 
 class Outbox:
-    """Connections whose `posted` is to be written."""
+    """Connections whose `_posted` is to be written."""
 
-    __slots__ = ("_clients", "_replicas", "_soon")
+    __slots__ = ("_connections", "_soon")
 
     def __init__(self, soon: Callable[[Callable[[], None]], None] = at_the_end_of_the_turn) -> None:
         """`soon`: calls what it is given, once."""
         self._soon = soon
-        self._clients: list[ClientWriter] = []
-        self._replicas: list[UpstreamConnection] = []
+        self._connections: list[Posting] = []
 
-    def request(self, replica: UpstreamConnection) -> None:
-        """A request to a replica waits on this connection."""
-        first = not self._replicas and not self._clients
-        self._replicas.append(replica)
-        if first:
-            self._soon(self.send)
-
-    def answer(self, client: ClientWriter) -> None:
-        """An answer to a client."""
-        first = not self._replicas and not self._clients
-        self._clients.append(client)
-        if first:
+    def post(self, connection: Posting) -> None:
+        """A request to a replica or an answer to a client waits on this connection."""
+        connections = self._connections
+        connections.append(connection)
+        if len(connections) == 1:
             self._soon(self.send)
 
     def send(self) -> None:
         """Write all. What has been written or dropped in the meantime is no more there. Never raises."""
-        replicas, clients = self._replicas, self._clients
-        self._replicas, self._clients = [], []
-        for replica in replicas:
+        connections, self._connections = self._connections, []
+        for connection in connections:
             try:
-                replica.send_posted()
+                connection.send_posted()
             except Exception:  # one connection's trouble must not silence the others
-                log.exception("a request could not be written")
-                replica.transport.abort()
-        for client in clients:
-            try:
-                client.send_posted()
-            except Exception:  # same
-                log.exception("an answer could not be written")
-                client.transport.abort()
+                log.exception("a request or an answer could not be written")
+                connection.transport.abort()

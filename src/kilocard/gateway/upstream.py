@@ -16,6 +16,7 @@ from kilocard.dispatch.events import Fault
 from kilocard.gateway.head_memo import END
 from kilocard.gateway.heads import ResponseHead, read_response_head
 from kilocard.gateway.one_chunk import BEGINS, MAX_CHUNK
+from kilocard.gateway.outbox import Posting
 
 if TYPE_CHECKING:
     from kilocard.gateway.passing import Passing
@@ -28,7 +29,7 @@ _CR: Final = 0x0D
 _LF: Final = 0x0A
 
 
-class UpstreamConnection(asyncio.Protocol):
+class UpstreamConnection(Posting):
     """One HTTP/1.1 connection to a replica; carries one exchange at a time.
 
     As with requests, llhttp judges the head and takes chunked bodies apart; a body with Content-Length is counted here.
@@ -36,11 +37,11 @@ class UpstreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_between", "_body", "_chunk_ended", "_complete", "_got_bytes", "_head", "_keep_alive", "_long", "_memo",
-        "_need", "_parser", "_paused", "_pool", "_posted", "_raw", "_reused", "idle_since", "passing", "receiver",
-        "transport",
+        "_need", "_parser", "_paused", "_pool", "_raw", "_reused", "idle_since", "passing", "receiver",
     )  # fmt: skip
 
     def __init__(self, pool: ReplicaConnections) -> None:
+        super().__init__()
         self._pool = pool
         self._memo = pool.memo
         self._parser: httptools.HttpResponseParser | None = None
@@ -55,12 +56,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._reused = False
         self._paused = False
         self._long = False  # the request's body may still be on its way when the answer comes
-        self._posted = b""  # a request that goes out at the end of this turn of the event loop
         #: where whole chunks of text go, while they need not be looked into
         self.passing: Passing | None = None
         self.idle_since = 0.0
         self.receiver: Receiver | None = None
-        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
 
     # -- what the exchange calls
 
@@ -71,16 +70,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._head = None
         if len(body) <= 65536:
             self._posted = head + body
-            self._pool.outbox.request(self)
+            self._pool.outbox.post(self)
         else:  # one copy less for long prompts
             self._long = True
             self.transport.writelines((head, body))
-
-    def send_posted(self) -> None:
-        """Write what `start` has left for the end of the turn, if it is still wanted."""
-        posted, self._posted = self._posted, b""
-        if posted and not self.transport.is_closing():
-            self.transport.write(posted)
 
     def pause(self, paused: bool) -> None:
         """Stop reading the response while its client does not take it."""
