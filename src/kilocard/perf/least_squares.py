@@ -22,6 +22,8 @@ ROUNDS = 12
 _MAD = 1.4826
 #: a pivot below this share of the column's own size: the column is a mixture of the others
 _SINGULAR = 1e-10
+#: a column whose squares come to less is a column of zeros: what is divided by it is no number any more
+_NOTHING = 1e-290
 
 Row = tuple[float, ...]
 
@@ -126,9 +128,9 @@ def _on(sums: _Sums, chosen: Sequence[int]) -> list[float] | None:
 
 def _inverse(sums: _Sums, chosen: Sequence[int]) -> list[list[float]] | None:
     """Gauss and Jordan, columns scaled to size 1 first: the unknowns differ by factors of a million."""
-    scale = [math.sqrt(sums.matrix[place][place]) for place in chosen]
-    if not all(scale):
+    if any(sums.matrix[place][place] < _NOTHING for place in chosen):
         return None
+    scale = [math.sqrt(sums.matrix[place][place]) for place in chosen]
     size = len(chosen)
     work = [
         [sums.matrix[a][b] / (scale[i] * scale[j]) for j, b in enumerate(chosen)] + [float(i == j) for j in range(size)]
@@ -150,7 +152,7 @@ def _inverse(sums: _Sums, chosen: Sequence[int]) -> list[list[float]] | None:
 def _errors(sums: _Sums, squares: float, count: int) -> tuple[float, ...]:
     """Standard errors with all unknowns in play, also those at 0: what could not have been told has a large one."""
     errors = [math.inf] * len(sums.right)
-    apart = [place for place in range(len(errors)) if sums.matrix[place][place] > 0]
+    apart = [place for place in range(len(errors)) if sums.matrix[place][place] >= _NOTHING]
     mixed: set[int] = set()
     if _inverse(sums, apart) is None:
         # A column that is a mixture of the others can't be told from them; the rest can, with any basis of those.

@@ -37,6 +37,13 @@ def test_columns_that_are_alike_have_no_error_bar() -> None:
     assert all(math.isinf(error) for error in found.errors)
 
 
+def test_a_column_too_small_to_square_is_a_column_of_zeros() -> None:
+    found = solve([(1.0, 4.6e-160), (1.0, 0.0), (2.0, 0.0), (2.0, 0.0)], [1.0, 1.0, 2.0, 2.0], [1.0] * 4)
+    assert found.values == pytest.approx((1, 0))
+    assert found.residual == pytest.approx(0, abs=1e-6)
+    assert math.isinf(found.errors[1])
+
+
 def test_unknowns_of_very_different_size() -> None:
     rng = Random(1)
     rows = [(1.0, rng.uniform(0, 2000), rng.uniform(0, 1e7)) for _ in range(200)]
