@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 
 from benchmarks.soak import evidence
 from benchmarks.soak.books import Row, judge_books, judge_pools, read_access_log, sums
@@ -25,8 +26,8 @@ CROWDED = 3.0
 UNWRITTEN = FLUSH + 2.0
 #: seconds by which times in the ledger and in the store of limits may differ where they are not of one process
 APART = 0.5
-#: who shares a class with the flood, with no less weight
-PEERS = ("free", "heavy", "urgent")
+#: whose class is the flood's or a higher one, on the same replicas
+PEERS = ("free", "urgent", "heavy", "minute", "tokens", "narrow", "budget")
 
 
 @dataclass
@@ -63,7 +64,7 @@ async def judge(findings: Findings, layout: Layout, warm_up: float) -> list[str]
     violations += _judge_books(findings, layout, rows)
     violations += await _judge_sums(layout, rows)
     violations += _judge_limits(findings, layout, rows)
-    violations += _judge_fairness(findings, rows)
+    violations += _judge_fairness(findings, layout, rows)
     violations += judge_pools(rows)
     findings.replays, differing = await evidence.replayed(layout)
     violations += differing
@@ -130,7 +131,9 @@ def _judge_limits(findings: Findings, layout: Layout, rows: list[Row]) -> list[s
     return violations
 
 
-def _judge_fairness(findings: Findings, rows: list[Row]) -> list[str]:
+def _judge_fairness(findings: Findings, layout: Layout, rows: list[Row]) -> list[str]:
     crowds = [(at + findings.utc, at + findings.utc + CROWDED) for at in findings.excuses.crowds.times]
     findings.waited = waits(rows, crowds)
-    return judge_waits(findings.waited, FLOOD, PEERS)
+    peers = [layout.tenants[name] for name in PEERS]
+    weights = {peer.name: inf if peer.priority == "high" else peer.weight for peer in peers}
+    return list(judge_waits(rows, crowds, FLOOD, weights))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import inf
 from typing import Any
 
 import pytest
@@ -90,16 +91,27 @@ def held(tenant: str, seconds: float, at: float = 1.0) -> list[Row]:
     return [ROW._replace(tenant=tenant, held=seconds, started=at)] * 30
 
 
+CROWD = [(0.0, 3.0)]
+
+
 def test_a_crowd_may_wait_longer_than_others_but_not_they_longer_than_it() -> None:
-    crowd = [(0.0, 3.0)]
-    fair = waits([*held("flood", 2.0), *held("free", 0.1), *held("free", 9.0, at=50.0)], crowd)
-    assert fair["free"].p90 == 0.1 and judge_waits(fair, "flood", ["free"]) == []
-    starved = waits([*held("flood", 0.1), *held("free", 2.0)], crowd)
-    assert len(judge_waits(starved, "flood", ["free"])) == 1
+    fair = [*held("flood", 2.0), *held("free", 0.1), *held("free", 9.0, at=50.0)]
+    assert waits(fair, CROWD)["free"].p90 == 0.1
+    assert list(judge_waits(fair, CROWD, "flood", {"free": 1.0})) == []
+    starved = [*held("flood", 0.1), *held("free", 2.0)]
+    assert len(list(judge_waits(starved, CROWD, "flood", {"free": 1.0}))) == 1
+
+
+def test_who_asks_more_often_than_the_crowd_for_its_weight_is_one_itself() -> None:
+    rows = [*held("flood", 0.1), *held("heavy", 2.0), *held("heavy", 2.0)]
+    assert list(judge_waits(rows, CROWD, "flood", {"heavy": 1.0})) == []
+    assert len(list(judge_waits(rows, CROWD, "flood", {"heavy": 2.0}))) == 1
+    assert len(list(judge_waits(rows, CROWD, "flood", {"heavy": inf}))) == 1
 
 
 def test_few_waits_say_nothing() -> None:
-    assert judge_waits(waits(held("free", 2.0)[:5] + held("flood", 0.1), [(0.0, 3.0)]), "flood", ["free"]) == []
+    rows = held("free", 2.0)[:5] + held("flood", 0.1)
+    assert list(judge_waits(rows, CROWD, "flood", {"free": 1.0})) == []
 
 
 def test_a_third_death_of_one_body_is_one_too_many() -> None:

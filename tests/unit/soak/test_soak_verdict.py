@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -123,6 +124,18 @@ def test_memory_is_judged_by_process_and_after_its_warm_up() -> None:
     growths, violations = judge_memory(watch, 90.0)
     assert [round(one.rate) for one in growths] == [0, 600]
     assert violations == ["memory of process 2 grows by 600 KiB a minute"]
+
+
+def test_a_new_peak_of_connections_explains_memory_and_a_peak_that_is_over_does_not() -> None:
+    def judged(kib_of: Callable[[int], int], connections_of: Callable[[int], int]) -> list[str]:
+        watch = Watch(cast(GatewayProcess, None))
+        watch.samples = [
+            Sample(float(at), {1: 50_000 + kib_of(at)}, 9, 0, 0, connections_of(at), 0) for at in range(600)
+        ]
+        return judge_memory(watch, 90.0)[1]
+
+    assert judged(lambda at: at * 8, lambda at: at) == []
+    assert len(judged(lambda at: at * 8, lambda at: 600 - at)) == 1
 
 
 def test_faults_of_one_seed_are_the_same_and_never_two_on_one_replica() -> None:
