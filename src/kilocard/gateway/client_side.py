@@ -10,6 +10,7 @@ from kilocard.wire.failure import error_body, error_event
 
 if TYPE_CHECKING:
     from kilocard.gateway.downstream import ClientConnection
+    from kilocard.gateway.passing import Passing
     from kilocard.gateway.request import Inbound
 
 _EVENT_STREAM = status_line(200) + b"content-type: text/event-stream; charset=utf-8\r\n" + STREAM_HEADERS
@@ -18,7 +19,7 @@ _EVENT_STREAM = status_line(200) + b"content-type: text/event-stream; charset=ut
 class ClientSide:
     """The half of an exchange that writes. The other half sets the fields, all of them (no call more per request)."""
 
-    __slots__ = ("_chunked", "_head_sent", "client", "inbound", "last_at", "written_at")
+    __slots__ = ("_chunked", "_head_sent", "_passing", "client", "inbound", "last_at", "written_at")
 
     client: ClientConnection
     inbound: Inbound
@@ -29,9 +30,13 @@ class ClientSide:
     _head_sent: bool
     #: our body has no length: it goes out in chunks
     _chunked: bool
+    #: what passes by the relay, once content has begun
+    _passing: Passing | None
 
     def _write(self, data: bytes) -> None:
         self.written_at = self.last_at
+        if self._passing is not None:
+            self._passing.straight = False
         if self._chunked:
             self.client.write(b"%x\r\n%b\r\n" % (len(data), data))
         else:

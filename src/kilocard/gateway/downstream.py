@@ -157,7 +157,7 @@ class ClientConnection(ClientWriter):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._posted = b""
+        self.give_back()
         self._framer.close()
         self.plane.disconnected(self)
         self.plane.buffered -= self._partial + sum(len(arrival.body) for arrival in self._queue)

@@ -46,7 +46,7 @@ class Exchange(ClientSide):
 
     __slots__ = (
         "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
-        "_passing", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
+        "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",
     )  # fmt: skip
@@ -91,8 +91,7 @@ class Exchange(ClientSide):
         self._length: int | None = None
         self._head_sent = False
         self._chunked = False
-        #: what passes by the relay, once content has begun
-        self._passing: Passing | None = None
+        self._passing = None
         self._pace = meters.inter_token
         #: pieces of a body that is not passed on yet; None: bytes go straight to the client
         self._gathered: list[bytes] | None = None
@@ -288,7 +287,8 @@ class Exchange(ClientSide):
     def _pass_by(self, now: float) -> Passing:
         passing = self._passing
         if passing is None:
-            passing = self._passing = Passing(self.client.transport.write, self.plane.clock, self._pace)
+            client = self.client
+            passing = self._passing = Passing(client.transport, client.borrow(), self.plane.clock, self._pace)
         passing.last_at = now
         return passing
 

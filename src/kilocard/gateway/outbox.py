@@ -15,20 +15,37 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kilocard.gateway.borrowed import borrow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kilocard.gateway.borrowed import BorrowedSocket
 
 log = logging.getLogger("kilocard.gateway")
 
 
 class Posting(asyncio.Protocol):
-    """A connection that may have something to say at the end of the turn."""
+    """A connection that may have something to say at the end of the turn, or past its transport (borrowed.py)."""
 
-    __slots__ = ("_posted", "transport")
+    __slots__ = ("_borrowed", "_posted", "transport")
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other callback
         self._posted = b""
+        self._borrowed: BorrowedSocket | None = None
+
+    def borrow(self) -> Callable[[bytes], int] | None:
+        """`send` of its socket; None where what goes there is not what is written to the transport."""
+        if self._borrowed is None:
+            self._borrowed = borrow(self.transport)
+        return None if self._borrowed is None else self._borrowed.send
+
+    def give_back(self) -> None:
+        """The connection is lost: nothing is to be sent any more."""
+        self._posted = b""
+        if self._borrowed is not None:
+            self._borrowed.detach()
 
     def send_posted(self) -> None:
         """Write it, if it is still there and the connection is."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kilocard.gateway.one_chunk import BEGINS, MAX_CHUNK
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from kilocard.metrics.meters import Histogram
@@ -31,11 +32,23 @@ _TEXT: Final = tuple(begin + _OPENING if whole >= _LEAST else b"\x00" for whole,
 class Passing:
     """One stream, once its content has begun. Seconds of the gateway's clock."""
 
-    __slots__ = ("_clock", "_counts", "_from", "_gaps", "_index", "_to", "_write", "events", "last_at")
+    __slots__ = (
+        "_clock", "_counts", "_from", "_gaps", "_index", "_send", "_to", "_transport", "events", "last_at", "straight",
+    )  # fmt: skip
 
-    def __init__(self, write: Callable[[bytes], None], clock: Callable[[], float], gaps: Histogram) -> None:
-        """`gaps` counts the times between pieces."""
-        self._write = write
+    def __init__(
+        self,
+        transport: asyncio.WriteTransport,
+        send: Callable[[bytes], int] | None,
+        clock: Callable[[], float],
+        gaps: Histogram,
+    ) -> None:
+        """`transport`: to the client. `send`: of its socket, where that may be written to past the transport; says how
+        many bytes it took, raises OSError. `gaps` counts the times between pieces."""
+        self._transport = transport
+        self._send = send
+        #: the next piece may go past the transport; False whenever something else may wait there
+        self.straight = False
         self._clock = clock
         self._gaps = gaps
         self._counts = gaps.counts
@@ -50,8 +63,8 @@ class Passing:
     def take(self, data: bytes) -> bool:
         """Pass one read on. False: it has to be looked into, and nothing was done.
 
-        Text is a whole chunk that begins and ends on an event's edge, has no usage, and whose first key is not "error"
-        (nor any other with an e). A quote inside JSON text is escaped, so an unescaped "usage" is a key.
+        Text is a whole chunk of one event in one line, without usage, whose first key is not "error" (nor any other
+        with an e). A quote inside JSON text is escaped, so an unescaped "usage" is a key.
         """
         size = len(data)
         if size >= MAX_CHUNK:
@@ -62,8 +75,8 @@ class Passing:
             or data[-1] != _LF
             or data[-2] != _CR
             or data[-3] != _LF
-            or data[-4] != _LF
             or data[len(begin)] == _E
+            or data.find(b"\n", len(begin)) != size - 4
             or (data.rfind(b'"usage"') >= 0 and data.count(b'"usage"') != data.count(b'"usage":null'))
         ):
             return False
@@ -75,7 +88,17 @@ class Passing:
         self._gaps.sum += gap
         self.last_at = now
         self.events += 1
-        self._write(data)
+        send = self._send
+        if self.straight and send is not None:
+            try:
+                sent = send(data)
+            except OSError:
+                sent = 0  # full or gone: the transport knows what to do
+            if sent == size:
+                return True
+            data = data[sent:]
+        self._transport.write(data)
+        self.straight = not self._transport.get_write_buffer_size()
         return True
 
     def _find(self, gap: float) -> None:

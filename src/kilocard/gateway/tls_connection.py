@@ -215,4 +215,6 @@ class TlsConnection(asyncio.Protocol):
         return False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket":  # whoever wrote to it would write plain text
+            return default
         return self.transport.get_extra_info(name, default)

@@ -244,7 +244,7 @@ class UpstreamConnection(Posting):
         receiver, self.receiver = self.receiver, None
         ends_body = self._head is not None and self._need < 0 and self._parser is None
         self._parser = None  # it points back to us: no work for the garbage collector
-        self._posted = b""
+        self.give_back()
         if receiver is None:
             return
         if not self._got_bytes and self._reused:

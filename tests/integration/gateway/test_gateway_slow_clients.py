@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import time
 from collections.abc import Awaitable, Callable
 
 import pytest
-from stub_engine import STREAM_HEAD, Asked, Setup, Wire, answer, chunk, delta, gateway_over, run
+from stub_engine import DONE, END, STREAM_HEAD, Asked, Setup, Wire, answer, chunk, delta, gateway_over, run
 
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.spec.model import Limits, Timeouts
@@ -181,6 +182,69 @@ def test_11_a_reader_that_hardly_reads_is_cut_and_its_engine_held(reads: int) ->
             sock.close()
 
     run(story())
+
+
+def test_what_goes_past_the_transport_never_overtakes_what_waits_in_it() -> None:
+    """Pieces of text go past the transport, pairs of them through it, and the client stops reading now and then."""
+    count, text = 6000, "x" * 3000
+
+    async def numbered(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD)
+        for number in range(0, count, 2):
+            pair = [delta(f"<{number + more}>{text}") for more in (0, 1)]
+            if number % 14:
+                for each in pair:
+                    await wire.send(chunk(each))
+            else:
+                await wire.send(chunk(pair[0]) + chunk(pair[1]))
+        await wire.send(chunk(DONE) + END)
+
+    async def story() -> None:
+        async with gateway_over(numbered) as setup:
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(sock, ("127.0.0.1", setup.gateway.port))
+            body = b'{"model":"m","stream":true}'
+            await loop.sock_sendall(sock, HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+            received, waited = bytearray(), 0
+            (connection,) = setup.gateway.plane.connections
+            while not received.endswith(END):
+                if len(received) % 7 == 0:
+                    await asyncio.sleep(0.001)
+                waited += connection.transport.get_write_buffer_size() > 0
+                data = await loop.sock_recv(sock, 65536)
+                assert data
+                received += data
+            sock.close()
+            assert waited > 10, "the transport has had something to keep"
+            assert list(map(int, re.findall(rb"<(\d+)>x", received))) == list(range(count))
+            assert await setup.settles()
+
+    run(story())
+
+
+def test_behind_whatever_else_is_written_one_piece_goes_through_the_transport() -> None:
+    """Only the transport knows whether that is on its way already."""
+    seen: list[bool] = []
+
+    async def story() -> None:
+        async def script(asked: Asked, wire: Wire) -> None:
+            await wire.send(STREAM_HEAD)
+            for chunks in (1, 1, 1, 2, 1, 1):
+                await wire.send(chunk(delta("x")) * chunks)
+                await asyncio.sleep(0.02)
+                (exchange,) = setup.gateway.plane.exchanges.values()
+                assert exchange._passing is not None
+                seen.append(exchange._passing.straight)
+            await wire.send(chunk(DONE) + END)
+
+        async with gateway_over(script) as setup:
+            assert (await setup.chat(stream=True)).status == 200
+
+    run(story())
+    assert seen == [False, True, True, False, True, True]
 
 
 def test_answers_are_not_piled_up_for_a_client_that_does_not_read() -> None:

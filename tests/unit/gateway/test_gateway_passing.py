@@ -16,14 +16,47 @@ from kilocard.wire.relay import EventRelay
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
 
 
+class Line:
+    """A transport to the client and the socket behind it. `room`: bytes that the socket takes now; -1: it is broken."""
+
+    def __init__(self, room: int = 1 << 30) -> None:
+        self.room = room
+        self.out = b""  # what the socket took, in its order
+        self.sends = 0
+        self.waiting = b""
+
+    def send(self, data: bytes) -> int:
+        self.sends += 1
+        if self.room <= 0:
+            raise (BlockingIOError if self.room == 0 else ConnectionResetError)
+        taken = data[: self.room]
+        self.room -= len(taken)
+        self.out += taken
+        return len(taken)
+
+    def write(self, data: bytes) -> None:
+        self.waiting += data
+        self.drain()
+
+    def drain(self) -> None:
+        if self.room > 0 and self.waiting:
+            taken, self.waiting = self.waiting[: self.room], self.waiting[self.room :]
+            self.room -= len(taken)
+            self.out += taken
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.waiting)
+
+
 class Stream:
     """On a clock that is set by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, straight: bool = True) -> None:
         self.now = 0.0
-        self.out: list[bytes] = []
+        self.line = Line()
         self.gaps = Histogram(BOUNDS)
-        self.passing = Passing(self.out.append, lambda: self.now, self.gaps)
+        send = self.line.send if straight else None
+        self.passing = Passing(self.line, send, lambda: self.now, self.gaps)  # type: ignore[arg-type]  # what it uses
 
 
 def chunk(event: bytes) -> bytes:
@@ -39,7 +72,7 @@ def test_text_passes_as_it_is() -> None:
     stream = Stream()
     pieces = [chunk(event(text)) for text in ("a", "b" * 300, "", 'say "usage" and "error"', "\u4f60\n")]
     assert all(stream.passing.take(piece) for piece in pieces)
-    assert stream.out == pieces
+    assert stream.line.out == b"".join(pieces)
     assert stream.passing.events == len(pieces)
 
 
@@ -54,6 +87,8 @@ def test_text_passes_as_it_is() -> None:
         chunk(b'event: content_block_delta\ndata: {"type": "content_block_delta"}\n\n'),
         chunk(event("half of an event")[:-1]),
         chunk(event("a")) * 2,
+        chunk(event("a") * 2),
+        chunk(event("a") + b'data: {"error": {"message": "CUDA out of memory", "type": "internal_error"}}\n\n'),
         chunk(event("a"))[:-2],
         chunk(event("a")).replace(b"\r\n", b";ext=1\r\n", 1),
         chunk(event("a")).replace(chunk(event("a"))[:2], b"FF", 1),
@@ -66,7 +101,7 @@ def test_text_passes_as_it_is() -> None:
 def test_everything_else_is_looked_into(piece: bytes) -> None:
     stream = Stream()
     assert not stream.passing.take(piece)
-    assert not stream.out and stream.passing.events == 0 and stream.gaps.sum == 0.0
+    assert not stream.line.out and stream.passing.events == 0 and stream.gaps.sum == 0.0
 
 
 def test_usage_that_is_null_is_text() -> None:
@@ -109,3 +144,53 @@ def test_gaps_are_counted_as_a_histogram_counts_them(gaps: list[float]) -> None:
     assert stream.gaps.counts == expected.counts
     assert stream.gaps.sum == expected.sum
     assert stream.passing.last_at == stream.now
+
+
+def test_the_first_piece_goes_through_the_transport_and_the_others_past_it() -> None:
+    stream, piece = Stream(), chunk(event("a"))
+    for sends in (0, 1, 2):
+        assert stream.passing.take(piece) and stream.line.sends == sends
+    stream.passing.straight = False  # something else was written to the transport
+    for sends in (2, 3):
+        assert stream.passing.take(piece) and stream.line.sends == sends
+    assert stream.line.out == piece * 5
+
+
+def test_without_a_socket_all_goes_through_the_transport() -> None:
+    stream, piece = Stream(straight=False), chunk(event("a"))
+    assert all(stream.passing.take(piece) for _ in range(3))
+    assert stream.line.out == piece * 3 and stream.line.sends == 0
+
+
+def test_a_broken_socket_is_the_transports_to_find_out() -> None:
+    stream, piece = Stream(), chunk(event("a"))
+    assert stream.passing.take(piece)
+    stream.line.room = -1
+    assert stream.passing.take(piece) and stream.passing.take(piece)
+    assert stream.line.waiting == piece * 2 and stream.line.sends == 1
+
+
+what_happens = st.lists(
+    st.one_of(st.sampled_from(["piece", "other", "drain"]), st.integers(0, 200)), min_size=1, max_size=40
+)
+
+
+@given(what_happens)
+def test_whatever_the_socket_takes_the_order_is_kept(steps: list[str | int]) -> None:
+    """A number: so many bytes of room. "other": what is not text is written to the transport as the exchange does."""
+    stream, written = Stream(), b""
+    for number, step in enumerate(steps):
+        if isinstance(step, int):
+            stream.line.room = step
+            continue
+        if step == "drain":
+            stream.line.drain()
+            continue
+        data = chunk(event(f"<{number}>"))
+        written += data
+        if step == "piece":
+            assert stream.passing.take(data)
+        else:
+            stream.passing.straight = False
+            stream.line.write(data)
+    assert stream.line.out + stream.line.waiting == written
