@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class BorrowedSocket(SocketType):
     """Never closes its descriptor, which is the transport's."""
 
+    __slots__ = ()
+
     def __del__(self) -> None:
         self.detach()
 
