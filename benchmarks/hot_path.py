@@ -75,6 +75,9 @@ class Wire:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
     def close(self) -> None:
         pass
 
@@ -125,13 +128,16 @@ class Bench:
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         upstream.data_received(chunk)
-        before, best = self.wires[0].writes, float("inf")
+        passing = upstream.passing
+        assert passing is not None
+        passing._send, passing.straight = len, True  # a socket that takes all at once
+        before, best = passing.events, float("inf")
         for _ in range(rounds):
             began = time.thread_time()
             for _ in range(CHUNKS):
                 upstream.data_received(chunk)
             best = min(best, time.thread_time() - began)
-        assert self.wires[0].writes - before == rounds * CHUNKS
+        assert passing.events - before == rounds * CHUNKS and passing.straight
         upstream.data_received(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         return best / CHUNKS * 1e6
 
