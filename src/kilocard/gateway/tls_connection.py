@@ -214,6 +214,10 @@ class TlsConnection(asyncio.Protocol):
         """TLS ends both ways at once."""
         return False
 
+    def get_write_buffer_size(self) -> int:
+        """Encrypted bytes: nothing waits before it is encrypted."""
+        return self.transport.get_write_buffer_size()
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "socket":  # whoever wrote to it would write plain text
             return default

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import socket
 import ssl
 import subprocess
@@ -200,6 +201,30 @@ def test_large_bodies_both_ways(files: Files) -> None:
             body = b'{"model":"m","prompt":"' + b"x" * (4 * 1024 * 1024) + b'"}'
             assert (await ask(reader, writer, request(body)))[1] == big
             assert setup.engines[0].asked[0].body == body
+            writer.close()
+
+    run(story())
+
+
+def test_every_event_of_a_long_stream_goes_through_tls(files: Files) -> None:
+    """One event a read is the usual stream, and the one that passes the gateway unread."""
+    events = [delta(f"piece {number}") for number in range(30)]
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE))
+        for event in events:
+            await wire.send(chunk(event))
+            await asyncio.sleep(0.002)
+        await wire.send(chunk(DONE) + END)
+
+    async def story() -> None:
+        async with secured(files, script) as setup:
+            reader, writer = await connect(setup, files.client())
+            writer.write(request(BODY[:-1] + b',"stream":true}'))
+            await reader.readuntil(b"\r\n\r\n")
+            got = await reader.readuntil(b"0\r\n\r\n")
+            pieces = re.split(rb"(?:^|\r\n)[0-9a-f]+\r\n", got)
+            assert b"".join(pieces) == ROLE + b"".join(events) + DONE + b"\r\n"
             writer.close()
 
     run(story())
