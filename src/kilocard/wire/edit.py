@@ -33,7 +33,18 @@ def one_spelling(body: bytes) -> bytes:
 
 #: keys that the gateway decides by
 _OURS = frozenset(
-    {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of"}
+    {
+        "model",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "n_predict",
+        "n",
+        "best_of",
+        "n_cmpl",
+    }
 )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import msgspec
 
 from kilocard.core.errors import ClientError
@@ -26,35 +29,64 @@ def peek(body: bytes) -> Peek:
         raise ClientError("'model' must be a non-empty string.", code="invalid_model", param="model")
     stream = fields.stream
     options = fields.stream_options
-    limit = None
-    for count in (fields.max_completion_tokens, fields.max_tokens, fields.max_output_tokens):
-        if type(count) is int and count >= 0:
-            limit = count
-            break
+    limit = -1
+    endless = False
+    # Which of several counts, each engine decides in its own way: the largest is a bound whichever it takes.
+    for count in (fields.max_tokens, fields.max_completion_tokens, fields.max_output_tokens, fields.n_predict):
+        if count is not None:
+            number = count if type(count) is int else _whole(count)
+            if number is None:
+                continue
+            if number < 0:
+                endless = True  # what llama.cpp reads -1 as
+            elif number > limit:
+                limit = number
+    limited = limit >= 0 and not endless
     return Peek(
         model,
         stream in _TRUE if type(stream) is str else bool(stream),
-        DEFAULT_OUTPUT_TOKENS if limit is None else limit,
+        limit if limited else max(limit, DEFAULT_OUTPUT_TOKENS),
         type(options) is dict and options.get("include_usage") is True,
         options is not msgspec.UNSET,
-        limit is not None,
-        1 if fields.n is None and fields.best_of is None else max(_count(fields.n), _count(fields.best_of)),
+        limited,
+        1
+        if fields.n is None and fields.best_of is None and fields.n_cmpl is None
+        else max(1, _whole(fields.n) or 1, _whole(fields.best_of) or 1, _whole(fields.n_cmpl) or 1),
     )
 
 
-def _count(value: object) -> int:
-    return value if type(value) is int and value > 1 else 1
+def _whole(value: object) -> int | None:
+    """A number as the most generous engine reads it. pydantic (vLLM, SGLang) takes 5.0, "5", "5.0" and true for whole
+    numbers, llama.cpp cuts off what is behind the point. None: for no engine a number."""
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return math.ceil(value)
+    if type(value) is bool:
+        return 1 if value else 0
+    if type(value) is str:
+        match = _NUMBER.fullmatch(value.strip())
+        return None if match is None else int(match[1] + (match[2] or "0"))
+    return None
 
 
 def prompts(body: bytes) -> int:
     """How many prompts a body of /v1/completions has: `prompt` may be a text, a list of token numbers, or a list of
-    texts or of such lists. `body` has been peeked at."""
-    raw = bytes(decode_prompts(body).prompt).strip()
-    if raw[:1] != b"[":
-        return 1
-    inner = raw[1:].lstrip()[:1]
-    return len(decode_list(raw)) if inner in (b'"', b"[") else 1
+    texts or of such lists; vLLM answers `prompt_embeds`, one or a list, besides. `body` has been peeked at."""
+    fields = decode_prompts(body)
+    return max(1, _prompts(bytes(fields.prompt).strip()) + _prompts(bytes(fields.prompt_embeds).strip()))
 
 
+def _prompts(raw: bytes) -> int:
+    if raw in (b"", b"null"):
+        return 0
+    if raw[:1] == b"[" and raw[1:].lstrip()[:1] in (b'"', b"["):
+        return len(decode_list(raw))
+    return 1
+
+
+#: a text that pydantic reads as a whole number, but for numbers of more than 999 digits. Never goes back over what it
+#: has read: a text may be as long as a body
+_NUMBER = re.compile(r"([+-]?)(?=[0-9])(?:0_?)*+((?:[0-9](?:_?[0-9]){0,998})?)(?:\.0++)?", re.ASCII)
 #: the strings that pydantic, and so most engines, reads as true
 _TRUE = frozenset({"true", "True", "1", "on", "yes", "y", "t"})

@@ -33,8 +33,10 @@ class _Body(msgspec.Struct):
     max_tokens: Any = None
     max_completion_tokens: Any = None
     max_output_tokens: Any = None
+    n_predict: Any = None  # llama.cpp's own word: goes before max_tokens there, on OpenAI's routes too
     n: Any = None
     best_of: Any = None
+    n_cmpl: Any = None  # the same for n
 
 
 decode_fields = msgspec.json.Decoder(_Body).decode
@@ -42,6 +44,7 @@ decode_fields = msgspec.json.Decoder(_Body).decode
 
 class _Prompts(msgspec.Struct):
     prompt: msgspec.Raw = msgspec.Raw(b"")
+    prompt_embeds: msgspec.Raw = msgspec.Raw(b"")
 
 
 decode_prompts = msgspec.json.Decoder(_Prompts).decode

@@ -55,8 +55,14 @@ def test_it_is_never_more_than_the_body_and_never_loops(noise: bytes, times: int
         ({"n": 2, "best_of": 5}, 5),
         ({"n": None, "best_of": None}, 1),
         ({"n": 0}, 1),
-        ({"n": "7"}, 1),  # an engine refuses it or takes 1
+        ({"n": "7"}, 7),  # vLLM reads it as 7 (pydantic), others refuse it
+        ({"n": " 7.0 "}, 7),
+        ({"n": 7.0}, 7),
+        ({"n": "seven"}, 1),
+        ({"n": "9" * 5000}, 1),
+        ({"n": -3, "best_of": [2]}, 1),
         ({"n": True}, 1),
+        ({"n": 2, "n_cmpl": 5}, 5),  # llama.cpp's own word for it
         ({"n": 10**30}, 10**30),
     ],
 )
@@ -65,11 +71,63 @@ def test_choices(fields: dict[str, Any], choices: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "bound"),
+    [
+        ({"max_tokens": 3, "max_completion_tokens": 20}, 20),  # vLLM's and llama.cpp's chats take the newer word …
+        ({"max_tokens": 20, "max_completion_tokens": 3}, 20),  # … its completions, and transformers, the older
+        ({"max_tokens": 20, "max_completion_tokens": 0}, 20),  # where 0 is no word
+        ({"max_tokens": 3, "n_predict": 20}, 20),  # llama.cpp's own word goes before all others there
+        ({"max_tokens": "500"}, 500),  # pydantic reads texts …
+        ({"max_tokens": "+5_0.0"}, 50),
+        ({"max_tokens": 500.0}, 500),  # … and floats as numbers
+        ({"max_tokens": 3.7}, 4),
+        ({"max_tokens": 0}, 0),
+        ({"max_tokens": True}, 1),
+        ({"max_tokens": 1e300}, int(1e300)),
+        ({"max_tokens": None, "max_output_tokens": 9}, 9),
+        ({"max_tokens": None}, None),
+        ({"max_tokens": -1}, None),
+        ({"max_tokens": 5, "n_predict": -1}, None),  # -1 is no end, to llama.cpp
+        ({"max_tokens": "5e3"}, None),
+        ({"max_tokens": [5]}, None),
+    ],
+)
+def test_the_bound_of_an_answer_is_the_most_that_any_engine_reads(fields: dict[str, Any], bound: int | None) -> None:
+    seen = peek(json.dumps({"model": "m", **fields}).encode())
+    assert (seen.output_tokens, seen.limited) == ((256, False) if bound is None else (bound, True))
+
+
+def test_no_bound_beside_a_large_one_is_at_least_that() -> None:
+    assert peek(b'{"max_tokens":5000,"n_predict":-1}').output_tokens == 5000
+
+
+@given(st.text("0123456789+-_ ", max_size=9))
+def test_a_text_that_is_a_number_is_read_as_that_number(text: str) -> None:
+    try:
+        number = int(text)
+    except ValueError:
+        return
+    seen = peek(json.dumps({"max_tokens": text}).encode())
+    assert (seen.output_tokens, seen.limited) == ((number, True) if number >= 0 else (256, False))
+
+
+@pytest.mark.parametrize(("text", "bound"), [("0" * 10**6 + "7", 7), ("0" * 10**6, 0), ("0" * 10**6 + "x", 256)])
+def test_a_long_text_is_read_in_one_go(text: str, bound: int) -> None:
+    assert peek(json.dumps({"max_tokens": text}).encode()).output_tokens == bound
+
+
+@pytest.mark.parametrize(
     ("prompt", "count"),
     [("a", 1), (["a"], 1), (["a", "b"], 2), ([1, 2, 3], 1), ([[1, 2], [3]], 2), ([], 1), (None, 1), ({"x": 1}, 1)],
 )
 def test_prompts_of_a_completion(prompt: object, count: int) -> None:
     assert prompts(json.dumps({"model": "m", "prompt": prompt}).encode()) == count
+
+
+def test_prompts_as_embeddings_are_prompts_too() -> None:
+    assert prompts(b'{"prompt_embeds": ["AAA", "BBB"]}') == 2
+    assert prompts(b'{"prompt": "a", "prompt_embeds": "AAA"}') == 2
+    assert prompts(b'{"prompt": null, "prompt_embeds": null}') == 1
 
 
 def test_no_prompt_is_one_prompt() -> None:
