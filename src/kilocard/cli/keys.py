@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,13 +15,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from kilocard.cli.output import notes, print_json, results
+from kilocard.cli.output import notes, print_json, printable, results
 from kilocard.cli.wiring import read_cluster, store_path
-from kilocard.core.errors import NotFound, UsageError
+from kilocard.core.errors import NotFound, StoreError, UsageError
+from kilocard.deploy.yaml_text import yaml_text
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import UnitError, duration
+from kilocard.spec.vocabulary import NAME, NAME_ADVICE
 from kilocard.stores import key_table
-from kilocard.stores.embedded import connect
+from kilocard.stores.embedded import connect, read_only
 from kilocard.stores.key_table import KEY_BEGINS, Row, hash_of, new_key
 from kilocard.stores.keyring import wall_clock
 from kilocard.stores.keys_file import KeysFile
@@ -58,6 +63,7 @@ def create(
     if spec is not None and tenant not in spec.tenants:
         known = ", ".join(spec.tenants) or "none"
         raise UsageError(f"{cluster} declares no tenant {tenant!r} (it has: {known}); add it under `tenants`")
+    _check_names(tenant, name)
     if no_store and expires is not None:
         raise UsageError("--expires needs the store: a hash in a file never expires")
     now = wall_clock()
@@ -66,7 +72,7 @@ def create(
     row = Row(key_id, tenant, name, hash_of(key), now, until, None)
     if not no_store:
         path = _path(spec, store)
-        with closing(connect(path, *key_table.TABLES)) as opened:
+        with _opened(path) as opened:
             key_table.add(opened, row)
         notes.print(f"Stored in {path} (hash only).", markup=False, soft_wrap=True)
     if json:
@@ -74,7 +80,7 @@ def create(
         return
     print(key)
     notes.print("That is the key; it is not shown again. For the cluster file, where you keep no store:\n")
-    notes.print(f'tenants:\n  {tenant}:\n    keys: ["{row.hash}"]', markup=False, soft_wrap=True)
+    notes.print(yaml_text({"tenants": {tenant: {"keys": [row.hash]}}}), markup=False, soft_wrap=True, end="")
 
 
 @app.command(name="list")
@@ -94,7 +100,7 @@ def list_(cluster: ClusterOption = None, store: StoreOption = None, json: JsonOp
         table.add_column(column)
     for key in found:
         cells = [key[column.header] or "–" for column in table.columns]  # type: ignore[index]  # headers are text here
-        table.add_row(*(escape(cell) for cell in [*cells[:-1], cells[-1][: len(PREFIX) + 8] + "…"]))
+        table.add_row(*(escape(printable(cell)) for cell in [*cells[:-1], cells[-1][: len(PREFIX) + 8] + "…"]))
     results.print(table)
 
 
@@ -110,22 +116,24 @@ def revoke(
     """
     spec = None if cluster is None else read_cluster(cluster)
     path = _path(spec, store)
-    text = (sys.stdin.readline() if which == "-" else which).strip()
+    text = (_line_of_stdin() if which == "-" else which).strip()
+    if not text:
+        raise UsageError(
+            "nothing came on stdin: give the key in one line" if which == "-" else "give the key's id or hash, or -"
+        )
     # A key may be of another kind than ours: what comes on stdin is one whatever it looks like.
     wanted = hash_of(text) if text.startswith(KEY_BEGINS) or (which == "-" and not text.startswith(PREFIX)) else text
-    if not text:
-        raise UsageError("nothing came on stdin: give the key in one line")
     now = wall_clock()
     for row in _stored(path):
         if wanted.lower() in (row.id, row.hash):
-            with closing(connect(path, *key_table.TABLES)) as opened:
+            with _opened(path) as opened:
                 key_table.revoke(opened, row.id, now)
             notes.print(f"Revoked {row.id} of {row.tenant}.", markup=False)
             return
     for key in [] if spec is None else _in_files(spec):
         if key["hash"] == wanted.lower():
             # The store's word against the file's: the strictest counts.
-            with closing(connect(path, *key_table.TABLES)) as opened:
+            with _opened(path) as opened:
                 key_table.add(
                     opened, Row(new_key()[1], key["tenant"], "revoked in a file", key["hash"], now, None, now)
                 )
@@ -152,12 +160,40 @@ def _path(spec: ClusterSpec | None, store: Path | None) -> Path:
     return store if store is not None else store_path(spec or ClusterSpec())
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """The store, to be written. Raises StoreError that names it."""
+    with closing(connect(path, *key_table.TABLES)) as opened:
+        try:
+            yield opened
+        except StoreError as error:
+            raise StoreError(f"{path}: {error.message}") from error
+
+
 def _stored(path: Path) -> list[Row]:
-    """A store that is not there has no keys, and is not made for a look."""
+    """A store that is not there has no keys. A look makes and changes nothing: it may be no store of ours."""
     if not path.exists():
         return []
-    with closing(connect(path, *key_table.TABLES)) as opened:
-        return list(key_table.rows(opened))
+    try:
+        with closing(read_only(path)) as opened:
+            there = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'api_keys'").fetchone()
+            return list(key_table.rows(opened)) if there else []
+    except (StoreError, sqlite3.Error) as error:
+        problem = error.message if isinstance(error, StoreError) else f"can't be read as a store: {error}"
+        raise StoreError(f"{path}: {problem}. Name the store with --store or --cluster.") from error
+
+
+def _line_of_stdin() -> str:
+    """A key may be any bytes: those that are no UTF-8 are kept as Python keeps them on a command line."""
+    return sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
+
+
+def _check_names(tenant: str, name: str) -> None:
+    """What no cluster file can declare gets no key, and what no terminal can show no place in the list."""
+    if not re.fullmatch(NAME, tenant):
+        raise UsageError(f"{tenant!r} can't be the name of a tenant; {NAME_ADVICE}")
+    if not name.isprintable():
+        raise UsageError(f"--name {name!r} has characters that can't be shown; use printable ones")
 
 
 def _in_files(spec: ClusterSpec) -> list[dict[str, Any]]:

@@ -18,3 +18,8 @@ def print_json(document: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def printable(name: str) -> str:
+    """Names come from files and stores, but a terminal obeys some characters."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)

@@ -93,13 +93,15 @@ def _moment(text: str | None, now: float, option: str) -> float | None:
     if text is None:
         return None
     ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return now - int(ago[1]) * _SECONDS[ago[2]]
     try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+        if ago is not None:
+            moment = datetime.fromtimestamp(now - int(ago[1]) * _SECONDS[ago[2]], UTC)
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError, OSError):  # also what lies before the year 1 or after 9999
         raise UsageError(f"--{option} {text}: write a day like 2026-11-01, or 7d, 24h or 30m for so long ago") from None
+    return moment.timestamp()
 
 
 def _iso(moment: float | None) -> str | None:

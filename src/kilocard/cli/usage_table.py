@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from kilocard.cli.output import results
+from kilocard.cli.output import printable, results
 from kilocard.tenancy.usage_report import Line, total
 
 #: columns behind those that the report is broken down by
@@ -47,7 +47,7 @@ def show(by: tuple[str, ...], lines: list[Line]) -> None:
             name.replace("_tokens", "").replace("_s", " s").replace("_", " "), footer=figure, justify="right"
         )
     for line in lines:
-        table.add_row(*(Text(_printable(name) or "–") for name in line.group), *map(_shown, _figures(line)))
+        table.add_row(*(Text(printable(name) or "–") for name in line.group), *map(_shown, _figures(line)))
     results.print(table)
     if everything.estimated:
         results.print(
@@ -68,8 +68,3 @@ def _shown(value: int | float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
-
-
-def _printable(name: str) -> str:
-    """Names come from a file, but a terminal obeys some characters."""
-    return "".join(letter if letter.isprintable() else "�" for letter in name)

@@ -93,8 +93,10 @@ class Limiting:
             # No engine counted it, so both are guesses, and what was reserved is the bound.
             prompt = min(prompt, grant.ask.prompt_tokens)
         tokens: int | None = prompt + used.output
-        if used is NOTHING:
-            tokens = grant.tokens if outcome == "ok" else None  # ok: the engine did not say what it used
+        if outcome == "ok" and exchange.usage is None and exchange.relay is None:
+            tokens = grant.tokens  # the engine did not say what it used
+        elif used is NOTHING:
+            tokens = None
         elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
             self._estimates.learn(inbound.tenant.name, inbound.model, inbound.text_bytes, used.prompt)
         self.store.settle(grant, tokens if tokens is None else min(tokens, _MOST_TOKENS), now)

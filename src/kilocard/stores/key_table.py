@@ -44,8 +44,8 @@ class Row(NamedTuple):
 
 
 def hash_of(key: str) -> str:
-    """What is stored of a key."""
-    return PREFIX + hashlib.sha256(key.encode()).hexdigest()
+    """What is stored of a key: the hash of the very bytes that a client sends."""
+    return PREFIX + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def new_key() -> tuple[str, str]:

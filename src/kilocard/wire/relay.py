@@ -24,8 +24,8 @@ class EventRelay:
 
     `content` turns true with the first content event; from then on nothing may be retried. `error` turns true with
     an engine's error event; before any content it is held like a preamble, since another replica may do better.
-    `events` counts the events from the first content on: about one a token, used where a client leaves before the
-    usage chunk.
+    `events` counts the events from the first content on, without the usage chunk and [DONE]: about one a token, used
+    where a client leaves before the usage chunk.
     """
 
     __slots__ = ("_held", "_held_bytes", "_raw", "_tail", "content", "done", "error", "events", "hide_usage", "usage")
@@ -51,6 +51,8 @@ class EventRelay:
             if (not mentions or mentions == data.count(b'"usage":null')) and b'"error"' not in data:
                 self.events += data.count(b"\n\n")
                 self.done = data.endswith(b"data: [DONE]\n\n")
+                if self.done:
+                    self.events -= 1
                 return data
         if self._raw:
             return data
@@ -104,11 +106,12 @@ class EventRelay:
         if meaning.only_usage and self.hide_usage:
             return
         if self.content:
-            self.events += 1
+            if not (meaning.only_usage or self.done):
+                self.events += 1
             out.append(event)
         elif (meaning.content and not self.error) or self._held_bytes + len(event) > MAX_PREAMBLE:
             self.content = True
-            self.events = 1
+            self.events = 0 if self.done else 1
             out.extend(self._held)
             out.append(event)
             self._held.clear()

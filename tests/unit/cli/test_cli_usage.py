@@ -110,3 +110,18 @@ def test_any_name_survives_csv(name: str) -> None:
 def test_what_makes_no_sense_is_told(store: Path, words: list[str]) -> None:
     with pytest.raises(UsageError, match="--"):
         usage("--store", store, *words)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["9999999d", "9" * 5000 + "d", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-13-01", "7w"],
+)
+def test_a_moment_beyond_the_calendar_is_refused(store: Path, moment: str) -> None:
+    for option in ("--since", "--until"):
+        with pytest.raises(UsageError, match=option):
+            usage("--store", store, option, moment, "--json")
+
+
+def test_the_ends_of_the_calendar_are_moments(store: Path) -> None:
+    report = json.loads(usage("--store", store, "--since", "0001-01-01", "--until", "9999-12-31T23:59", "--json"))
+    assert report["total"]["requests"] == 3 and report["since"].startswith("0001-01-01")

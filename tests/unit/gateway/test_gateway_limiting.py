@@ -35,6 +35,6 @@ def test_a_guess_does_not_pass_what_was_reserved(used: Tokens, charged: int) -> 
         tenant=SimpleNamespace(name="t"),
         route=SimpleNamespace(multipart=False),
     )
-    exchange: Any = SimpleNamespace(grant=grant, used=used, inbound=inbound)
+    exchange: Any = SimpleNamespace(grant=grant, used=used, inbound=inbound, usage=object(), relay=None)
     Limiting(SimpleNamespace(), book).settle(exchange, "ok" if not used.estimated else "client_gone", 2.0)  # type: ignore[arg-type]  # no plane is needed
     assert book.used(scope, 2.0, 0.0).tokens == charged

@@ -33,6 +33,13 @@ def test_an_answer_in_one_piece_is_what_the_engine_says() -> None:
     assert used(ended(Usage(7, None, None)), "ok") == Tokens(7, 0, 0, estimated=False)
 
 
+def test_21_an_answer_in_one_piece_that_nobody_counted_is_its_prompt_estimated() -> None:
+    assert used(ended(), "ok") == Tokens(100, 0, 0, estimated=True)
+    form = ended()
+    form.inbound.uncounted_prompt = 0
+    assert used(form, "ok") is NOTHING
+
+
 def test_a_whole_stream_is_what_the_engine_says() -> None:
     assert used(ended(Usage(7, 3, 4), stream=True, content=9), "ok") == Tokens(7, 3, 4, estimated=False)
 

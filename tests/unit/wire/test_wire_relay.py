@@ -63,7 +63,18 @@ def test_content_is_found_wherever_the_cuts_are(cuts: list[int]) -> None:
     relay = EventRelay(hide_usage=False)
     run(relay, STREAM, cuts)
     assert relay.content
-    assert relay.events == 5  # two of text, the stop, usage, [DONE]: about a token each
+    assert relay.events == 3  # two of text and the stop: about a token each. Usage and [DONE] are none
+
+
+def test_done_is_no_token_however_it_comes() -> None:
+    together, apart, alone = (EventRelay(hide_usage=False) for _ in range(3))
+    together.feed(HELLO + HELLO + DONE)
+    apart.feed(HELLO)
+    apart.feed(HELLO)
+    apart.feed(DONE)
+    alone.feed(DONE)
+    assert (together.events, apart.events, alone.events) == (2, 2, 0)
+    assert together.done and apart.done and alone.done
 
 
 def test_the_preamble_waits_for_the_first_content() -> None:
