@@ -97,6 +97,8 @@ class Wire:
         self.writer = writer
 
     async def send(self, data: bytes) -> None:
+        if self.writer.is_closing():
+            raise ConnectionResetError("the gateway has left")  # asyncio's own loop says nothing, uvloop a RuntimeError
         self.writer.write(data)
         await self.writer.drain()
 
