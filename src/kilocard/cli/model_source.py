@@ -35,9 +35,10 @@ def model_source(text: str) -> ModelSource:
     path = Path(text).expanduser()
     if path.is_dir():
         return _from_folder(path)
-    if path.is_file():
+    if path.exists():  # a file, or a pipe: <(curl …)
         config = completed(_read(path), builtin_models())
-        return ModelSource(read_architecture(config, name=_name_of(path)), str(path))
+        name = _name_of(path) if path.is_file() else ""  # a pipe has none: the config's own
+        return ModelSource(read_architecture(config, name=name), str(path))
     if path.suffix == ".json" or text.startswith((".", "/", "~")):
         raise UsageError(f"no file or folder {text!r}")
     found = find(text, builtin_models())
@@ -70,7 +71,7 @@ def _name_of(path: Path) -> str:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise SpecError(f"{path}: not a readable JSON file: {error}") from error
     if not isinstance(config, dict):

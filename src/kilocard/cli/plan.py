@@ -112,6 +112,8 @@ def plan_command(
     Without --rate: what fits on one replica and how fast it is. Exit 1: nothing works, with the reason of each layout.
     """
     source = model_source(model)
+    if engine not in PLANNED:
+        raise UsageError(f"--engine {engine!r}: plans are made for {', '.join(PLANNED)}")
     names = tuning(engine)
     if rate is not None and concurrency is not None:
         raise UsageError("--rate and --concurrency: give one of them")
@@ -119,13 +121,15 @@ def plan_command(
         "--rate": rate, "--concurrency": concurrency, "--slo-ttft": slo_ttft, "--slo-tpot": slo_tpot,
         "--tensor": tensor, "--pipeline": pipeline, "--gpu-memory-gib": gpu_memory_gib, "--network": network,
         "--max-model-len": max_model_len, "--max-num-seqs": max_num_seqs, "--block-size": block_size,
-        "--max-num-batched-tokens": max_num_batched_tokens,
+        "--max-num-batched-tokens": max_num_batched_tokens, "--gpus-per-node": gpus_per_node,
     }  # fmt: skip
     if images < 0:
         raise UsageError(f"--images {images}: 0 or more")
     for name, value in positive.items():
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"{name} {value:g}: must be above 0")
+    if gpu_memory_utilization is not None and not 0 < gpu_memory_utilization <= 1:
+        raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization:g}: a share, above 0 and at most 1")
     measured = None if profile is None else read_profile(profile)
     tunes = rate is not None or (concurrency is None and (input is not None or output is not None))
     demand = Demand(

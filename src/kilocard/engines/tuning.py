@@ -31,6 +31,8 @@ class Tuning:
     expert_size: str | None = None
     #: a switch that leaves the tower of a vision model out
     text_only: str | None = None
+    #: tokens of a block of the KV cache
+    block_size: str | None = None
     #: how it shares memory out: a word of perf.setting.BUDGETS
     budget: str = "profiled"
 
@@ -41,11 +43,12 @@ _TUNING: Mapping[str, Tuning] = MappingProxyType(
             "gpu-memory-utilization", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "dtype",
             "quantization", "kv-cache-dtype", "enable-prefix-caching", "enforce-eager", "data-parallel-size",
             expert="enable-expert-parallel", text_only="language-model-only",
+            block_size="block-size",
         ),
         "sglang": Tuning(
             "mem-fraction-static", "context-length", "max-running-requests", "chunked-prefill-size", "dtype",
             "quantization", "kv-cache-dtype", None, "disable-cuda-graph", "dp-size",
-            ("enable-dp-attention",), expert_size="ep-size", budget="static",
+            ("enable-dp-attention",), expert_size="ep-size", block_size="page-size", budget="static",
         ),
         "trtllm": Tuning(
             "kv_cache_free_gpu_memory_fraction", "max_seq_len", "max_batch_size", "max_num_tokens",

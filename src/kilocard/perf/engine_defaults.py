@@ -59,6 +59,12 @@ NON_TORCH = (
     Since((0, 18), 0.25, "0.18 and 0.19 on H100: 0.24 to 0.26"),
 )
 
+#: compute capability times ten that wheels are built for at least
+CAPABILITY = (
+    Since((0, 1), 70, "installation page"),
+    Since((0, 11), 75, "PyTorch 2.8 for CUDA 12.8 has no Volta; installation page of 2026: 7.5 or higher"),
+)
+
 #: the KV manager that gives window layers their own, smaller share of the blocks
 HYBRID_MANAGER_SINCE: Version = (0, 10)
 #: and that does so for chunks (Llama 4), off by default before because it was slower
@@ -123,6 +129,11 @@ def parse_version(text: str | None) -> Version:
 def at(rows: Sequence[Since], version: Version) -> Since:
     """The row that holds for a version."""
     return [row for row in rows if row.version <= version][-1]
+
+
+def least_capability(version: Version) -> int:
+    """Of a card that vLLM starts on, times ten."""
+    return int(at(CAPABILITY, version).value)
 
 
 def max_num_seqs(version: Version, gpu: Gpu) -> int:

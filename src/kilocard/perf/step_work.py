@@ -87,7 +87,7 @@ def step_work(
         if part.name == HEAD or (part.name == EMBEDDING and architecture.tied):
             work.weight_bytes += part.elements * _bits(HEAD, gpu, quantization)[0] / 8
             work.head_operations += 2 * part.elements / layout.data
-        elif part.name not in {EMBEDDING, TOWER, NORM}:
+        elif part.name not in {EMBEDDING, TOWER, NORM, SMALL}:
             raise AssertionError(f"nobody counts {part.name}")
     return work
 

@@ -82,8 +82,8 @@ def advise(
         return Advice(
             Verdict.ADD,
             (
-                f"{number}, at most {FEW:g}: {replicas - 1} more {group}{'s' * (replicas > 2)} as "
-                f"{'replicas' if replicas > 2 else 'a replica'} behind the gateway, no parallelism across them",
+                f"{number}, at most {FEW:g}: {_more(replicas - 1, gpus_per_replica)} behind the gateway, no parallelism "
+                "across them",
             ),
             ratio,
         )
@@ -99,6 +99,43 @@ def advise(
         if _count(target_tokens_per_s, each.output_tokens_per_s * usable) < replicas
     ]
     return Advice(Verdict.CLUSTER, (f"{number}, {size}", *helps), ratio)
+
+
+def _more(replicas: int, gpus_per_replica: int) -> str:
+    if gpus_per_replica > 1:
+        return f"{replicas} more replica{'s' * (replicas > 1)} ({gpus_per_replica} cards{' each' * (replicas > 1)})"
+    return f"{replicas} more card{'s' * (replicas > 1)} as {'replicas' if replicas > 1 else 'a replica'}"
+
+
+def advise_in_flight(
+    asked: int,
+    *,
+    streams: int,
+    replica_tokens_per_s: float,
+    gpus_per_replica: int,
+    replicas: int,
+    shared_out: bool,
+) -> Advice:
+    """For requests that are always in flight. `streams`: how many of them one replica carries within the objective;
+    `shared_out`: an objective was asked for, so there are as many replicas as meet it, and not one that holds all."""
+    group = "card" if gpus_per_replica == 1 else f"replica ({gpus_per_replica} cards)"
+    number = (
+        f"{asked:,} requests in flight / {streams:,} that one {group} carries within the objective "
+        f"({replica_tokens_per_s:,.0f} output tokens/s) = {asked / streams:.3g}"
+    )
+    if replicas == 1:
+        verdict = Verdict.STAY if gpus_per_replica == 1 else Verdict.ONE_REPLICA
+        if asked <= streams:
+            return Advice(verdict, (f"{number}: one {group} carries them",))
+        rest = (
+            "there is room for no more"
+            if shared_out
+            else "as a benchmark would, all are sent to one; with --slo-ttft or --slo-tpot they are shared out"
+        )
+        return Advice(verdict, (f"{number}: they wait or are slower than the objective. {rest}",))
+    if replicas <= FEW:
+        return Advice(Verdict.ADD, (f"{number}: {replicas} replicas behind the gateway",))
+    return Advice(Verdict.CLUSTER, (f"{number}: {replicas} replicas behind the gateway",))
 
 
 def _count(target: float, each: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from random import Random
 
@@ -18,6 +19,11 @@ SEQS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 SPARE_LENGTH = 1.25
 _SHORTEST_LIMIT = 2048
 _DRAWS = 2000
+
+
+#: the arguments that are chosen for a load where nobody pins them
+UTILIZATION_NAME, LENGTH_NAME, SEQS_NAME = "utilization", "max_model_len", "max_num_seqs"
+OPEN = frozenset({UTILIZATION_NAME, LENGTH_NAME, SEQS_NAME})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +66,52 @@ def explain(
     streams: int,
     limit: str,
     prefix_cache: bool,
+    ours: Set[str] = OPEN,
+    given: Set[str] = frozenset(),
 ) -> tuple[Parameter, ...]:
-    """`streams`: at once, at the replica's capacity; `outside_gib`: memory of a GPU that the engine leaves alone."""
+    """`streams`: at once, at the replica's capacity; `outside_gib`: memory of a GPU that the engine leaves alone.
+
+    Of the names in OPEN `given` has those that somebody pinned and `ours` those that we chose; the others are the
+    engine's own defaults. Only of a choice of ours it may be said what it was chosen for.
+    """
+
+    def why(name: str, chosen: str, other: str, default: str = "the default of the engine") -> str:
+        if name in ours:
+            return chosen
+        return f"{'as given' if name in given else default}; {other}"
+
     left = f"{outside_gib:.1f} GiB stay outside for CUDA context, other processes and fragmentation"
     card = (
         "a consumer card may drive a display and has less to spare: about 15 % off" if gpu.consumer else "0.85 to 0.90"
     )
+    usual = "0.85 is usual on a consumer card, which may drive a display" if gpu.consumer else "0.85 to 0.90 is usual"
+    carries = f"{streams} streams at once are what this replica carries (limit: {limit})"
     found = [
-        Parameter("gpu-memory-utilization", f"{utilization:g}", f"{card}; {left}"),
+        Parameter(
+            "gpu-memory-utilization",
+            f"{utilization:g}",
+            f"{why(UTILIZATION_NAME, card, usual)}; {left}",
+        ),
         Parameter(
             "max-model-len",
             str(max_model_len),
-            f"longest request {longest_request:,} tokens and room to spare; a longer limit only lets in what starves "
-            "the others",
+            why(
+                LENGTH_NAME,
+                f"longest request {longest_request:,} tokens and room to spare; a longer limit only lets in what "
+                "starves the others",
+                f"longest request {longest_request:,} tokens",
+                default="the model's own, or the longest that fits",
+            ),
         ),
         Parameter(
             "max-num-seqs",
             str(max_num_seqs),
-            f"{streams} streams at once are what this replica carries (limit: {limit}); more would wait in the engine "
-            "or be preempted, and the gateway can't send them elsewhere any more",
+            why(
+                SEQS_NAME,
+                f"{carries}; more would wait in the engine or be preempted, and the gateway can't send them elsewhere "
+                "any more",
+                carries,
+            ),
         ),
     ]
     if prefix_cache:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kilocard.core.errors import PlanError
-from kilocard.planner.advice import Advice, advise
+from kilocard.planner.advice import Advice, advise, advise_in_flight
 from kilocard.planner.disaggregation import Split, split_option
 from kilocard.planner.doubt import Doubt, doubt
 from kilocard.planner.fleet import MOST
 from kilocard.planner.growth import Step, growth
 from kilocard.planner.layouts import Pins
 from kilocard.planner.optimise import optimisations
-from kilocard.planner.parameters import Parameter, explain
+from kilocard.planner.parameters import OPEN, Parameter, explain
 from kilocard.planner.pipeline import Stages, better_stages, usual_stages
 from kilocard.planner.placement import Placement, placements
 from kilocard.planner.replica import Question
@@ -89,6 +89,7 @@ def plan(question: Question, rng: Random) -> Plan:
         replicas=choice.replicas,
     )
     pipeline = choice.layout.pipeline
+    given = frozenset(name for name in OPEN if getattr(question.setting, name) is not None)
     return Plan(
         question=question,
         choice=choice,
@@ -101,6 +102,15 @@ def plan(question: Question, rng: Random) -> Plan:
             replicas=_needed(question, choice),
             usable=question.sizing.usable(1),
             optimisations=others,
+        )
+        if demand.concurrency is None
+        else advise_in_flight(
+            demand.concurrency,
+            streams=choice.capacity.concurrency,
+            replica_tokens_per_s=choice.capacity.expected.output_tokens_per_s,
+            gpus_per_replica=choice.layout.gpus,
+            replicas=choice.replicas,
+            shared_out=demand.objective.asked_ttft or demand.objective.asked_tpot,
         ),
         trial=tried,
         before_trial=settled.before,
@@ -116,6 +126,8 @@ def plan(question: Question, rng: Random) -> Plan:
             streams=math.ceil(choice.capacity.concurrency / choice.layout.data),
             limit=choice.capacity.limit.value,
             prefix_cache=True,
+            ours=(OPEN - given) if question.tunes else frozenset(),
+            given=given,
         ),
         stages=usual_stages(question.architecture, pipeline) if pipeline > 1 else None,
         better_stages=better_stages(question.architecture, pipeline) if pipeline > 1 else None,

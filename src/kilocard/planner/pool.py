@@ -36,6 +36,7 @@ def pool(question: Question, choice: Candidate, *, model: str, most: int | None 
         (names.dtype, None if setting.dtype == "auto" else setting.dtype),
         (names.quantization, setting.quantization),
         (names.kv_cache_dtype, None if setting.kv_cache_dtype == "auto" else setting.kv_cache_dtype),
+        (names.block_size, setting.block_size),
         (names.enforce_eager, True if setting.enforce_eager else None),
         (names.text_only, True if question.architecture.vision and setting.images == 0 else None),
         (names.data, layout.data if layout.data > 1 else None),

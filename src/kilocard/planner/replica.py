@@ -101,8 +101,11 @@ def build(question: Question, gpu: Gpu, layout: Layout, setting: EngineSetting |
                 max_num_seqs=profile.max_num_seqs * layout.data,
                 max_num_batched_tokens=profile.max_num_batched_tokens * layout.data,
             )
-    elif setting.max_num_seqs is not None:  # no more at once than was measured
-        profile = replace(profile, max_num_seqs=min(profile.max_num_seqs, setting.max_num_seqs))
+    else:  # with the length that is planned, and no more at once than was measured
+        most = profile.max_num_seqs if setting.max_num_seqs is None else setting.max_num_seqs
+        profile = replace(
+            profile, max_model_len=room.max_model_len, max_num_seqs=min(profile.max_num_seqs, most)
+        )
     return Replica(gpu, layout, setting, link, room, profile)
 
 

@@ -114,6 +114,7 @@ def _eased(question: Question, built: Iterable[Replica]) -> Question:
 
 
 def _candidate(question: Question, replica: Replica) -> Candidate:
+    _takes(question, replica)
     limit = capacity(replica.profile, question.demand)
     if limit is None:
         alone = point(replica.profile, 1, question.demand)
@@ -132,6 +133,21 @@ def _candidate(question: Question, replica: Replica) -> Candidate:
         replica.gpu, replica.layout, replica.setting, replica.link, replica.memory, replica.profile, limit, replicas,
         each, enough,
     )  # fmt: skip
+
+
+def _takes(question: Question, replica: Replica) -> None:
+    """Raises PlanError where the usual request is longer than the engine accepts, or than a measured cache holds."""
+    demand = question.demand
+    tokens = demand.input_tokens + demand.output_tokens
+    longest = min(replica.memory.max_model_len, replica.profile.kv_tokens)
+    asked = question.tunes or demand.concurrency is not None  # else only the memory is looked at
+    if asked and tokens > longest:
+        what = "max-model-len" if longest == replica.memory.max_model_len else "the measured KV cache"
+        raise PlanError(
+            f"a request of {demand.input_tokens:,.0f} tokens in and {demand.output_tokens:,.0f} out does not fit in "
+            f"{what}, {longest:,} tokens: the engine refuses it. Give the lengths that are asked for (--input, "
+            "--output), or a longer --max-model-len"
+        )
 
 
 def _replicas(question: Question, layout: Layout, limit: Capacity) -> tuple[int, bool]:

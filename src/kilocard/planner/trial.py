@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
+from kilocard.core.errors import PlanError
 from kilocard.core.latency import tpot_s
 from kilocard.core.statistics import mean, percentiles
 from kilocard.perf.profile import Profile
@@ -97,7 +98,7 @@ def trial(
 def run_trial(
     profile: Profile, requests: Sequence[WorkloadRequest], *, replicas: int, of_replicas: int | None = None
 ) -> Trial:
-    """Play the requests, in order of at_s. Raises ValueError where not one of them could be served."""
+    """Play the requests, in order of at_s. Raises PlanError where not one of them could be served."""
     cluster = Cluster(Scenario.of_one(profile, replicas, signals=FRESH), requests)
     results = cluster.play()
     begin = requests[int(len(requests) * _WARM_UP)].at_s
@@ -108,7 +109,11 @@ def run_trial(
         if results.ends[place] == COMPLETED and begin <= request.at_s < end
     ]
     if not done:
-        raise ValueError("no request of the trial could be served")
+        raise PlanError(
+            f"not one of {len(requests)} requests could be served on virtual time: {results.ends.count(TOO_LONG)} were "
+            "longer than a replica takes (its max-model-len or its whole KV cache); plan with shorter --input and "
+            "--output, or with more memory for a replica"
+        )
     ttft = [results.first_s[place] - results.arrived_s[place] for place in done]
     e2e = [results.end_s[place] - results.arrived_s[place] for place in done]
     each = map(tpot_s, ttft, e2e, (requests[place].output_tokens for place in done))

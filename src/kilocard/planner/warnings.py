@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from kilocard.core.errors import PlanError
+from kilocard.perf import engine_defaults as defaults
 from kilocard.perf.link import PCIE, PCIE_SOCKETS
 from kilocard.planner.advice import GAIN
 from kilocard.planner.capacity import Limit
@@ -30,8 +31,10 @@ _ENDLESS_S = 60.0
 def warnings(question: Question, choice: Candidate, tried: Trial | None, *, forgiven: bool = False) -> tuple[str, ...]:
     """`forgiven`: p95 misses, by less than the error of a measurement."""
     return (
+        *_of_card(question, choice),
         *_of_load(question, choice, tried, forgiven=forgiven),
         *_of_full(question, choice, tried),
+        *_of_length(question, choice),
         *_of_room(question, choice),
         *_of_links(question, choice),
         *_of_gain(question, choice),
@@ -82,7 +85,8 @@ def _of_load(question: Question, choice: Candidate, tried: Trial | None, *, forg
             f"{tried.preemptions} preemptions on virtual time: the KV cache is full at times; lower max-num-seqs"
         )
     if tried is not None and tried.refused:
-        found.append(f"{tried.refused} requests were too long for one replica's KV cache")
+        found.append(f"{tried.refused} requests were too long for a replica's max-model-len or KV cache: they are refused, and no "
+            "number here counts them")
     if tried is not None and tried.turned_away:
         found.append(f"the gateway turned {tried.turned_away} requests away on virtual time: no place came free")
     return found
@@ -103,6 +107,37 @@ def _of_full(question: Question, choice: Candidate, tried: Trial | None) -> list
         f"{tried.seconds:.0f} s of it; while it lasts longer requests wait longer ({on}). {safe} replicas run at "
         f"{rate / (each * safe):.0%}"
     ]
+
+
+def _of_card(question: Question, choice: Candidate) -> list[str]:
+    """A card that the engine has no code for any more."""
+    capability, resolved = choice.gpu.capability, choice.memory.resolved
+    least = defaults.least_capability(resolved.version)
+    if question.engine != "vllm" or not 0 < capability < least:
+        return []
+    return [
+        f"{choice.gpu.name} has compute capability {capability / 10:g}, and vLLM of this version is built for "
+        f"{least / 10:g} and above: it does not start unless you build it for the card"
+        + ("; 0.10 was built for 7.0" if capability >= defaults.least_capability((0, 10)) else "")
+    ]
+
+
+def _of_length(question: Question, choice: Candidate) -> list[str]:
+    """The engine's limit against what is asked, and against what the model was made for."""
+    limit, own = choice.memory.max_model_len, question.architecture.max_length
+    if not question.tunes and question.demand.concurrency is None:
+        return []  # no lengths were asked for
+    if question.longest > limit:
+        return [
+            f"requests of up to {question.longest:,} tokens are expected and max-model-len is {limit:,}: the engine "
+            "refuses what is longer"
+        ]
+    if own is not None and limit > own:
+        return [
+            f"requests of up to {question.longest:,} tokens are more than the {own:,} that the model was made for: the "
+            "engine does not start with such a max-model-len unless the positions are stretched (rope scaling)"
+        ]
+    return []
 
 
 def _of_room(question: Question, choice: Candidate) -> list[str]:

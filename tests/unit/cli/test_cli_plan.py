@@ -179,6 +179,9 @@ def test_too_few_gpus_for_the_load_exits_1_and_says_how_much_they_take(model: st
         (("--gpu", "H100", "--profile", "no-such-file"), UsageError, "no-such-file"),
         (("--gpu", "H100", "--topology", "no-such-file"), UsageError, "no-such-file"),
         (("--gpu", "H100", "--link", "wifi"), UsageError, "nvlink, pcie"),
+        (("--gpu", "H100", "--gpu-memory-utilization", "0"), UsageError, "--gpu-memory-utilization 0"),
+        (("--gpu", "H100", "--gpus-per-node", "0"), UsageError, "--gpus-per-node 0"),
+        (("--gpu", "H100", "--engine", "no-such"), UsageError, "vllm, sglang, trtllm"),
     ],
 )
 def test_bad_input_exits_2_and_says_where(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,3 +96,13 @@ def test_a_tied_embedding_is_read_as_the_head() -> None:
     }  # fmt: skip
     tied, untied = (work(read_architecture({**config, "tie_word_embeddings": tie})) for tie in (True, False))
     assert tied.weight_bytes == untied.weight_bytes
+
+
+@pytest.mark.parametrize("family", ["GPT2LMHeadModel", "OPTForCausalLM", "GPTBigCodeForCausalLM"])
+def test_learned_positions_are_looked_up_and_cost_no_step(family: str) -> None:
+    shape = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+    config = shape | {"architectures": [family], "vocab_size": 50257, "max_position_embeddings": 1024}
+    learned = read_architecture(config)
+    assert learned.position_elements
+    without = replace(learned, position_elements=0)
+    assert work(learned).weight_bytes == work(without).weight_bytes
