@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: modelled speed: no replica is planned above this share of its limit, whatever else is said. Measured: above it the
 #: plan says that the replicas are full, since queues grow without bound at 1
@@ -57,6 +57,11 @@ class Sizing:
         need = rate_per_s / (each_per_s * self.usable(2))
         # A whole number that misses by a rounding error is not one replica more.
         return max(2, math.ceil(need - max(1e-9, min(PART, need - need / (1 + self.slack)))))
+
+    def as_tried(self, rate_per_s: float, each_per_s: float, replicas: int) -> Sizing:
+        """Where virtual time wanted more replicas than the closed form: each is given what it has among those."""
+        share = rate_per_s / (each_per_s * replicas)
+        return replace(self, headroom=share / (self.efficiency or 1.0), slack=0.0)
 
     def for_modelled(self) -> Sizing:
         """The same question of a replica whose speed is modelled."""

@@ -21,7 +21,7 @@ from kilocard.planner.placement import Placement, placements
 from kilocard.planner.replica import Question
 from kilocard.planner.search import Candidate, Refusal, search
 from kilocard.planner.sensitivity import changes
-from kilocard.planner.settle import settle
+from kilocard.planner.settle import Settled, settle
 from kilocard.planner.trial import Trial
 from kilocard.planner.warnings import measured_is_slow, warnings
 
@@ -81,9 +81,10 @@ def plan(question: Question, rng: Random) -> Plan:
     others = optimisations(question, choice)
     demand = question.demand
     target = demand.output_tokens_per_s
+    tried_by = _as_tried(question, settled)
     unsure = doubt(
         choice.profile,
-        question.sizing,
+        tried_by.sizing,
         rate_per_s=demand.rate_per_s,
         each_per_s=choice.capacity.requests_per_s,
         replicas=choice.replicas,
@@ -114,7 +115,7 @@ def plan(question: Question, rng: Random) -> Plan:
         ),
         trial=tried,
         before_trial=settled.before,
-        growth=_growth(question, choice),
+        growth=_growth(tried_by, choice),
         split=_split(question, choice),
         parameters=explain(
             gpu=choice.gpu,
@@ -136,7 +137,7 @@ def plan(question: Question, rng: Random) -> Plan:
             *warnings(question, choice, tried, forgiven=settled.forgiven),
             *measured_is_slow(choice, next((each for each in modelled if _same(each, choice)), None)),
         ),
-        changes=changes(question, choice, unsure),
+        changes=changes(tried_by, choice, unsure),
         doubt=unsure,
     )
 
@@ -163,6 +164,18 @@ def _needed(question: Question, choice: Candidate) -> int:
     if rate is None or choice.enough:
         return choice.replicas
     return max(choice.replicas, question.sizing.replicas(rate, choice.capacity.requests_per_s))
+
+
+def _as_tried(question: Question, settled: Settled) -> Question:
+    """The same question with the share of a replica that virtual time left: what is said of growth, of errors and of
+    changes is then about the replicas that were planned."""
+    rate, choice = question.demand.rate_per_s, settled.choice
+    if rate is None or settled.trial is None or choice.replicas <= settled.before:
+        return question
+    sizing, each = question.sizing, choice.capacity.requests_per_s
+    if (choice.replicas - 1) * each * sizing.usable(choice.replicas) < rate:
+        return question  # the closed form does not say either that one replica fewer would carry it
+    return replace(question, sizing=sizing.as_tried(rate, each, choice.replicas))
 
 
 def _growth(question: Question, choice: Candidate) -> tuple[Step, ...]:
