@@ -82,8 +82,8 @@ def advise(
         return Advice(
             Verdict.ADD,
             (
-                f"{number}, at most {FEW:g}: {_more(replicas - 1, gpus_per_replica)} behind the gateway, no parallelism "
-                "across them",
+                f"{number}, at most {FEW:g}: {_more(replicas - 1, gpus_per_replica)} behind the gateway, "
+                "no parallelism across them",
             ),
             ratio,
         )

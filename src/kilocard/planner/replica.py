@@ -103,9 +103,7 @@ def build(question: Question, gpu: Gpu, layout: Layout, setting: EngineSetting |
             )
     else:  # with the length that is planned, and no more at once than was measured
         most = profile.max_num_seqs if setting.max_num_seqs is None else setting.max_num_seqs
-        profile = replace(
-            profile, max_model_len=room.max_model_len, max_num_seqs=min(profile.max_num_seqs, most)
-        )
+        profile = replace(profile, max_model_len=room.max_model_len, max_num_seqs=min(profile.max_num_seqs, most))
     return Replica(gpu, layout, setting, link, room, profile)
 
 

@@ -85,8 +85,10 @@ def _of_load(question: Question, choice: Candidate, tried: Trial | None, *, forg
             f"{tried.preemptions} preemptions on virtual time: the KV cache is full at times; lower max-num-seqs"
         )
     if tried is not None and tried.refused:
-        found.append(f"{tried.refused} requests were too long for a replica's max-model-len or KV cache: they are refused, and no "
-            "number here counts them")
+        found.append(
+            f"{tried.refused} requests were too long for a replica's max-model-len or KV cache: they are refused, and "
+            "no number here counts them"
+        )
     if tried is not None and tried.turned_away:
         found.append(f"the gateway turned {tried.turned_away} requests away on virtual time: no place came free")
     return found
