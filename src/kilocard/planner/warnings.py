@@ -8,6 +8,7 @@ from dataclasses import replace
 from kilocard.core.errors import PlanError
 from kilocard.perf import engine_defaults as defaults
 from kilocard.perf.link import PCIE, PCIE_SOCKETS
+from kilocard.perf.setting import PROFILED
 from kilocard.planner.advice import GAIN
 from kilocard.planner.capacity import Limit
 from kilocard.planner.fleet import MOST, is_full
@@ -115,7 +116,7 @@ def _of_card(question: Question, choice: Candidate) -> list[str]:
     """A card that the engine has no code for any more."""
     capability, resolved = choice.gpu.capability, choice.memory.resolved
     least = defaults.least_capability(resolved.version)
-    if question.engine != "vllm" or not 0 < capability < least:
+    if resolved.budget != PROFILED or not 0 < capability < least:
         return []
     return [
         f"{choice.gpu.name} has compute capability {capability / 10:g}, and vLLM of this version is built for "
