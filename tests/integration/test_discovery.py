@@ -136,6 +136,19 @@ def rewrite(path: Path, text: str) -> None:
     os.replace(new, path)
 
 
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    async def test() -> None:
+        path = tmp_path / "endpoints.yaml"
+        os.mkfifo(path)
+        source = FileDiscovery(path, ["a"], every=0.02, grace=0.1)
+        async with running(source) as heard:
+            await heard.until(lambda: "no regular file" in str(source.problem), "a pipe")
+            rewrite(path, "a: [http://h:1]\n")
+            await heard.until(lambda: set(heard.serving) == {"a/h:1"}, "a file")
+
+    asyncio.run(test())
+
+
 def test_a_file_is_followed_and_a_bad_one_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         path = tmp_path / "endpoints.yaml"

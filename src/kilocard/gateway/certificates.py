@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from time import time  # noqa: TID251  # certificates expire by the calendar
@@ -114,6 +115,8 @@ def load(spec: TlsSpec) -> tuple[ssl.SSLContext, float]:
         if path is None:
             continue
         try:
+            if not stat.S_ISREG(Path(path).stat().st_mode):  # to open a pipe may take for ever
+                raise OSError("it is no regular file")
             with Path(path).open("rb"):
                 pass
         except OSError as error:

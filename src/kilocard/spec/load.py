@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 
@@ -52,8 +53,10 @@ def digests_of(files: Iterable[str]) -> Digests:
 
 def _digest(path: FilePath) -> str:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe may take for ever
+            return ""
         return hashlib.sha256(_bytes(path)).hexdigest()
-    except SpecError:
+    except (SpecError, OSError, ValueError):
         return ""
 
 

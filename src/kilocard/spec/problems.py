@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from kilocard.core.errors import SpecError
@@ -61,6 +62,15 @@ class InvalidClusterFile(SpecError):
         if len(self.problems) > MOST_PRINTED:
             lines.append(f"… and {len(self.problems) - MOST_PRINTED} more problems")
         super().__init__("\n".join(lines))
+
+
+@contextmanager
+def of_another_file() -> Iterator[None]:
+    """For what is written like a cluster file and is none: its problems don't call it one."""
+    try:
+        yield
+    except InvalidClusterFile as error:
+        raise SpecError(error.message.replace(f": {path_text(())}: ", ": ")) from error
 
 
 class Problems:

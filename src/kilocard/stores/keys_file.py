@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from kilocard.core.errors import StoreError
@@ -50,4 +51,6 @@ class KeysFile:
 
     def _stamp(self) -> _Stamp:
         info = self._path.stat()
+        if not stat.S_ISREG(info.st_mode):  # to open a pipe may take for ever, and a device never ends
+            raise StoreError(f"{self._path} is no regular file; name one, and rename another over it to change keys")
         return info.st_mtime_ns, info.st_size, info.st_ino

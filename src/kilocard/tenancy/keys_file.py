@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kilocard.core.errors import SpecError
-from kilocard.spec.problems import Problems
+from kilocard.spec.problems import Problems, of_another_file
 from kilocard.spec.tenant_key import key_hash
 from kilocard.spec.units import UnitError, kind_of
 from kilocard.spec.yaml_document import read_document
@@ -17,7 +17,8 @@ def read_keys(text: str, file: str) -> tuple[Key, ...]:
 
     An empty file is a mistake (a write that was cut short), not an order to lock everybody out; `{}` is that.
     """
-    document = read_document(text, file=file)
+    with of_another_file():
+        document = read_document(text, file=file)
     if not isinstance(document.value, dict):
         raise SpecError(f"{file}: is {kind_of(document.value)}; {ADVICE} ({{}} for none)")
     problems = Problems(document.lines)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 import socket
 import ssl
@@ -452,6 +453,7 @@ def test_a_cluster_file_with_a_bad_pair_is_refused_as_a_whole(files: Files) -> N
     ("break_it", "said"),
     [
         (lambda files: Path(files.spec.key).unlink(), "gateway.tls.key"),
+        (lambda files: (Path(files.spec.key).unlink(), os.mkfifo(files.spec.key)), "it is no regular file"),
         (lambda files: Path(files.spec.certificate).write_text("?"), "no certificate and key in PEM form"),
         (lambda files: Path(files.spec.key).write_bytes(trustme.CA().private_key_pem.bytes()), "is not the key of"),
     ],

@@ -36,6 +36,35 @@ def renamed_over(path: Path, text: str) -> None:
 # --- the keys file
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Whoever opens one waits for a writer, a gateway for ever; then no key file was followed any more."""
+    path = tmp_path / "keys.yaml"
+    path.write_text(line("t", A))
+    source = KeysFile(path)
+    assert source.look() == (Key(A, "t"),)
+    path.unlink()
+    os.mkfifo(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"keys\.yaml is no regular file"):
+            source.look()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match="no regular file"):
+        source.look()
+    path.rmdir()
+    path.write_text(line("t", B))
+    assert source.look() == (Key(B, "t"),)
+
+
+@pytest.mark.parametrize("text", ["t:\n\t- x", "t: !!str x", "t: [a", "\0", "t: &a [*a]"])
+def test_a_keys_file_is_not_called_a_cluster_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=r"keys\.yaml:[12]: ") as caught:
+        KeysFile(path).look()
+    assert "cluster file" not in caught.value.message
+
+
 def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
     path.write_text(line("t", A))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import Collection
 from pathlib import Path
 
@@ -73,4 +74,6 @@ class FileDiscovery:
 
     def _stamp(self) -> _Stamp:
         info = self._path.stat()
+        if not stat.S_ISREG(info.st_mode):  # to open a pipe may take for ever, and a device never ends
+            raise OSError("it is no regular file")
         return info.st_mtime_ns, info.st_size, info.st_ino
