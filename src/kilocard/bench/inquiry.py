@@ -16,13 +16,16 @@ from kilocard.wire.events import Usage
 
 #: seconds for a page that needs no model
 PAGE_SECONDS = 10.0
+#: the server began an answer (200), and what came is an error or no answer
+BROKEN = 0
 #: how much of a server's own message is repeated
 _SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a generation request. `message`: the server's own words where it refused."""
+    """The answer to a generation request. `message`: the server's own words where it refused. `status`: of HTTP, or
+    BROKEN."""
 
     status: int
     message: str = ""
@@ -85,6 +88,8 @@ class Inquiry:
         """The error to raise for an answer that ends the inquiry."""
         where = self.target.url + path
         said = f": {message}" if message else ""
+        if status == BROKEN:
+            return UpstreamError(f"{where} began to answer (200) and then sent{said or ' nothing of use'}")
         if status == 401:
             has_key = any(name.lower() == "authorization" for name, _ in self.target.headers)
             what = "does not accept this API key" if has_key else "wants an API key"
@@ -154,11 +159,11 @@ def _answer(pieces: Iterable[bytes]) -> Answer:
         try:
             said = json.loads(piece)
         except ValueError:
-            return Answer(502, f"not JSON: {piece[:60]!r}")
+            return Answer(BROKEN, f"not JSON: {piece[:60]!r}")
         if not isinstance(said, dict):
-            return Answer(502, f"not an answer: {piece[:60]!r}")
+            return Answer(BROKEN, f"not an answer: {piece[:60]!r}")
         if said.get("error"):
-            return Answer(502, _message(piece))
+            return Answer(BROKEN, _message(piece))
         newer = events.body_usage(piece)
         if newer is not None:
             usage = newer if usage is None else usage.merged(newer)

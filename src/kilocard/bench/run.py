@@ -95,11 +95,13 @@ class Run:
         engine: Samples,
         tell: Tell,
         stop: Stop,
+        spent_s: float = 0.0,
     ) -> None:
+        """`spent_s`: of the time that the whole run may take, before it came to this."""
         self.asked, self.server, self.client, self.prompts, self.sweep = asked, server, client, prompts, sweep
         self.engine, self.tell, self.stop = engine, tell, stop
         self.done = Measured()
-        self._deadline_s = client.now() + asked.max_seconds
+        self._deadline_s = client.now() + asked.max_seconds - spent_s
         self._again = 0
 
     def run(self) -> Measured:

@@ -12,6 +12,7 @@ from typing import Any
 from kilocard.bench.asked import Asked
 from kilocard.bench.document import Slo
 from kilocard.bench.loads import Load, parse_rates, parse_sweep
+from kilocard.cli.trace_file import trace_text
 from kilocard.core.errors import UsageError
 from kilocard.spec.units import UnitError, duration
 from kilocard.workload.lengths import read_length
@@ -134,11 +135,8 @@ def _chat(words: Words, mix: Mix) -> Chat | None:
 
 
 def _trace(path: Path, until: str | None, seed: int) -> tuple[WorkloadRequest, ...]:
-    try:
-        with path.open() as lines:
-            read = read_trace(lines).requests
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--trace {path}: {error}") from None
+    with trace_text(path) as lines:
+        read = read_trace(lines).requests
     requests = spread(read, Random(seed))  # noqa: S311  # nothing secret is drawn
     if until is not None:
         requests = cut(requests, 0.0, _seconds("--duration", until))

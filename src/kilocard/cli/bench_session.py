@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import signal
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from random import SystemRandom
+from time import monotonic
 from types import FrameType
 from typing import Any
 
@@ -39,7 +41,7 @@ from kilocard.bench.target import look
 from kilocard.bench.trust import distrust
 from kilocard.bench.window import Window
 from kilocard.cli.bench_live import BenchLive
-from kilocard.core.errors import UsageError
+from kilocard.core.errors import UpstreamTimeout, UsageError
 from kilocard.net.loop import run as run_async
 
 #: findings that assemble() makes out of the summaries: such numbers are withheld, and why is said there
@@ -80,9 +82,11 @@ class Session:
     def measure(self) -> tuple[Results, Measured, str | None]:
         """The results, what they are made of, and why they can't be trusted (None: they can)."""
         begun = datetime.now(UTC)
+        began_s = monotonic()
         with self._live:
             self._live.phase(f"looking at {self._target.url}")
-            server, calibration = run_async(self._prepare())
+            server, calibration = run_async(self._prepare_in_time())
+            spent_s = monotonic() - began_s
             prompts = Prompts(calibration, server.form, self._random)
             self._look_at = partial(_known_of, server, calibration, self._asked)
             with Client(server.target) as client, _ctrl_c(self._stop):
@@ -91,12 +95,32 @@ class Session:
                 sampler.start()
                 try:
                     measured = Run(
-                        self._asked, server, client, prompts, self._sweep(), engine=sampler, tell=self, stop=self._stop
+                        self._asked,
+                        server,
+                        client,
+                        prompts,
+                        self._sweep(),
+                        engine=sampler,
+                        tell=self,
+                        stop=self._stop,
+                        spent_s=spent_s,
                     ).run()
                 finally:
                     sampler.stop()
         results = self._assemble(begun, server, calibration, measured, sampler.trouble)
         return results, measured, distrust(results, measured)
+
+    async def _prepare_in_time(self) -> tuple[Server, Calibration]:
+        """A server that streams without end, or loads a model for longer than anybody waits, is no reason to hang."""
+        most = self._asked.max_seconds
+        try:
+            async with asyncio.timeout(most):
+                return await self._prepare()
+        except TimeoutError as error:
+            raise UpstreamTimeout(
+                f"{self._target.url}: the {most:g} s of --max-seconds were over before the first answers had ended. "
+                "Does the server still load the model, or does its stream never end?"
+            ) from error
 
     async def _prepare(self) -> tuple[Server, Calibration]:
         server = await look(

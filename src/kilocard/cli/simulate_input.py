@@ -12,6 +12,7 @@ from random import Random
 
 from kilocard.cli.decision_file import decision_lines, is_decision_log
 from kilocard.cli.pool_speed import PoolSpeed, pool_speed
+from kilocard.cli.trace_file import trace_text
 from kilocard.core.errors import UsageError
 from kilocard.dispatch.config import PRIORITIES, PoolFacts
 from kilocard.engines.registry import engine as find_engine
@@ -132,15 +133,12 @@ def _read(paths: Sequence[Path]) -> Sequence[WorkloadRequest]:
     """One trace, or decision logs: of several gateways, or the files of one."""
     logs, read = [], None
     for path in paths:
-        try:
-            with path.open(encoding="utf-8") as lines:
-                if is_decision_log(lines.readline()):
-                    logs.append(decision_lines(path))
-                    continue
-                lines.seek(0)
-                read = read_trace(lines).requests
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--trace {path}: {error}") from None
+        with trace_text(path) as lines:
+            if is_decision_log(lines.readline()):
+                logs.append(decision_lines(path))
+                continue
+            lines.seek(0)
+            read = read_trace(lines).requests
         if len(paths) > 1:
             raise UsageError(f"--trace {path}: several can only be decision logs, of gateways side by side")
     return recorded_requests(*logs) if read is None else read

@@ -77,7 +77,7 @@ class Reading:
                 shown.append(f"… and {more} more")
             raise TraceError(f"not a {self.format} trace:\n" + "\n".join(shown))
         if not self.requests:
-            raise TraceError(f"a {self.format} trace without a request that was answered")
+            raise TraceError(f"no request that was answered is in this {self.format} trace")
         return Trace(with_turns(sorted(self.requests, key=lambda each: each.at_s)), self.format, self.unanswered)
 
 

@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +160,55 @@ def test_a_key_is_sent_and_stands_in_no_file(tmp_path: Path) -> None:
         assert key not in file.read_text()
     assert key not in done.stdout + done.stderr
     assert refused.returncode == 1 and "401" in refused.stderr
+
+
+@contextmanager
+def answering(*pieces: bytes, then_s: float = 0.0) -> Iterator[str]:
+    """A server whose every answer is a stream of these pieces, which goes on for `then_s` more."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path == "/v1/models"
+            body = b'{"data":[{"id":"m"}]}' if found else b"{}"
+            self.send_response(200 if found else 404)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            for piece in pieces:
+                self.wfile.write(piece)
+            self.wfile.flush()
+            gone.wait(then_s)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    gone = threading.Event()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            gone.set()
+            server.shutdown()
+
+
+def test_a_stream_that_never_ends_ends_with_the_time_of_the_run() -> None:
+    piece = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
+    with answering(piece, then_s=40.0) as url:
+        began = time.monotonic()
+        done = bench(url, *SHORT, "--max-seconds", "2")
+        assert time.monotonic() - began < 20
+    assert done.returncode == 1 and "--max-seconds were over" in done.stderr
+
+
+@pytest.mark.parametrize(("piece", "says"), [(b"data: {no\n\n", "not JSON"), (b'data: {"error":"CUDA"}\n\n', "CUDA")])
+def test_a_failure_behind_a_200_is_not_called_a_502(piece: bytes, says: str) -> None:
+    with answering(piece) as url:
+        done = bench(url, *SHORT)
+    assert done.returncode == 1
+    assert "began to answer (200) and then sent" in done.stderr and says in done.stderr and "502" not in done.stderr
