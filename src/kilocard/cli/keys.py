@@ -138,7 +138,8 @@ def revoke(
                     opened, Row(new_key()[1], key["tenant"], "revoked in a file", key["hash"], now, None, now)
                 )
             notes.print(
-                f"Revoked a key of {key['tenant']}; take its hash out of the {key['source']} too.", markup=False
+                f"Revoked a key of {key['tenant']}; take its hash out of the {key['source'].replace('_', ' ')} too.",
+                markup=False,
             )
             return
     raise NotFound(

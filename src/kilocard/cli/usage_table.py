@@ -51,7 +51,8 @@ def show(by: tuple[str, ...], lines: list[Line]) -> None:
     results.print(table)
     if everything.estimated:
         results.print(
-            f"{everything.estimated} request(s) with estimated tokens: streams that ended before the engine could say.",
+            f"{everything.estimated} request(s) with estimated tokens: their engine did not count, or they ended "
+            "before it could say.",
             style="dim",
         )
 

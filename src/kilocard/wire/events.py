@@ -37,9 +37,12 @@ class Meaning(NamedTuple):
     only_usage: bool = False
     #: the engine failed (an error that blames the request, with a 4xx code, is content like any other)
     error: bool = False
+    #: after it the answer is complete: what else may come is framing
+    last: bool = False
 
 
 _CONTENT = Meaning(True)
+_DONE = Meaning(True, last=True)
 _PREAMBLE = Meaning(False)
 _LINE = re.compile(rb"\r\n|\n|\r")
 
@@ -47,6 +50,8 @@ _LINE = re.compile(rb"\r\n|\n|\r")
 _ANNOUNCE = frozenset(
     {"response.created", "response.in_progress", "response.queued", "message_start", "ping", "content_block_start"}
 )
+#: events that end a stream, as [DONE] does (Anthropic Messages, OpenAI Responses)
+_LAST = frozenset({"message_stop", "response.completed", "response.incomplete"})
 
 
 def payload(event: bytes) -> bytes | None:
@@ -101,7 +106,7 @@ _NOTHING = Usage()
 def read(data: bytes) -> Meaning:
     """What an event's payload means. What is not understood counts as content: it can't be taken back."""
     if data == b"[DONE]":
-        return _CONTENT
+        return _DONE
     try:
         event = decode_event(data)
     except (msgspec.DecodeError, RecursionError):
@@ -126,7 +131,7 @@ def read(data: bytes) -> Meaning:
             usage = usage_of(event.response.usage) or usage
         elif isinstance(event.message, dict):
             usage = _message_usage(event.message) or usage
-        return Meaning(event.type not in _ANNOUNCE, usage)
+        return Meaning(event.type not in _ANNOUNCE, usage, last=event.type in _LAST)
     return Meaning(True, usage) if usage else _CONTENT
 
 

@@ -24,8 +24,8 @@ class EventRelay:
 
     `content` turns true with the first content event; from then on nothing may be retried. `error` turns true with
     an engine's error event; before any content it is held like a preamble, since another replica may do better.
-    `events` counts the events from the first content on, without the usage chunk and [DONE]: about one a token, used
-    where a client leaves before the usage chunk.
+    `events` counts the events from the first content on, without the usage chunk and the last: about one a token,
+    used where a client leaves before the usage chunk.
     """
 
     __slots__ = ("_held", "_held_bytes", "_raw", "_tail", "content", "done", "error", "events", "hide_usage", "usage")
@@ -33,7 +33,7 @@ class EventRelay:
     def __init__(self, hide_usage: bool) -> None:
         self.hide_usage = hide_usage
         self.content = False
-        #: [DONE] has come
+        #: [DONE], or what other shapes have in its place, has come
         self.done = False
         self.error = False
         self.events = 0
@@ -48,7 +48,11 @@ class EventRelay:
         if self.content and not self._tail and data[-2:] == b"\n\n":
             mentions = data.count(b'"usage"')
             # A quote inside JSON text is escaped, so an unescaped "usage" is a key, and null is no news.
-            if (not mentions or mentions == data.count(b'"usage":null')) and b'"error"' not in data:
+            if (
+                (not mentions or mentions == data.count(b'"usage":null'))
+                and b'"error"' not in data
+                and b"message_stop" not in data  # to be looked at, as `read` knows what ends a stream
+            ):
                 self.events += data.count(b"\n\n")
                 self.done = data.endswith(b"data: [DONE]\n\n")
                 if self.done:
@@ -98,7 +102,7 @@ class EventRelay:
             out.append(event)
             return
         meaning = read(data)
-        self.done = data == b"[DONE]"
+        self.done = meaning.last
         if meaning.usage is not None:
             self.usage = meaning.usage if self.usage is None else self.usage.merged(meaning.usage)
         if meaning.error:

@@ -515,3 +515,34 @@ def test_a_receipt_stands_beside_the_limits() -> None:
             assert {"x-kilocard-receipt", "x-ratelimit-limit-requests"} <= set(response.headers)
 
     run(story())
+
+
+def test_21_who_leaves_after_the_last_event_is_charged_what_the_engine_counted() -> None:
+    """Anthropic's stream ends with message_stop and has more events than tokens."""
+
+    def said(kind: str, **more: Any) -> bytes:
+        return chunk(b"event: %b\ndata: %b\n\n" % (kind.encode(), json.dumps({"type": kind, **more}).encode()))
+
+    async def lingers(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + said("message_start", message={"usage": {"input_tokens": 7, "output_tokens": 1}}))
+        for _ in range(5):
+            await wire.send(said("content_block_delta", delta={"text": "x"}))
+        await wire.send(said("content_block_stop") + said("message_delta", delta={}, usage={"output_tokens": 3}))
+        await wire.send(said("message_stop"))
+        await asked.gone.wait()  # the end of the framing never comes
+
+    async def story() -> None:
+        async with limited_gateway(lingers, tenants=acme(tokens_per_minute=1000)) as one:
+            reader, writer = await one.setup.raw()
+            body = json.dumps({"model": "m", "stream": True, "max_tokens": 50, "messages": []}).encode()
+            writer.write(
+                b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: %b\r\ncontent-length: %d\r\n\r\n%b"
+                % (KEY.encode(), len(body), body)
+            )
+            await reader.readuntil(b'"message_stop"}\n\n\r\n')
+            writer.close()
+            await one.setup.settles()
+            assert one.used().tokens == 7 + 3
+            assert b'outcome="ok"} 1' in one.setup.gateway.plane.telemetry.registry.render()
+
+    run(story())

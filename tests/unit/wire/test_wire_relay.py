@@ -147,6 +147,32 @@ def test_usage_of_the_other_stream_shapes(data: bytes, prompt: int | None, outpu
     assert relay.usage == Usage(prompt, output)
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        event(type="message_stop"),
+        b'event: message_stop\ndata: {"type":"message_stop"          }\n\n',
+        event(type="response.completed", response={"usage": {"input_tokens": 5, "output_tokens": 6}}),
+        event(type="response.incomplete", response={"usage": {"input_tokens": 5, "output_tokens": 6}}),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_other_shapes_have_an_end_too(last: bytes, together: bool) -> None:
+    """Who leaves behind it has had all of the answer, and its tokens are those that the engine counted."""
+    text = event(type="content_block_delta", delta={"text": "x"})
+    relay = EventRelay(hide_usage=False)
+    assert relay.feed(text) == text and not relay.done
+    pieces = [text + last] if together else [text, last]
+    assert b"".join(map(relay.feed, pieces)) == text + last
+    assert relay.done and relay.events == 2
+
+
+def test_text_that_speaks_of_the_end_is_none() -> None:
+    relay = EventRelay(hide_usage=False)
+    relay.feed(event(type="content_block_delta", delta={"text": '"type":"message_stop"'}) * 2)
+    assert not relay.done and relay.events == 2
+
+
 def test_usage_parts_are_merged_field_by_field() -> None:
     relay = EventRelay(hide_usage=False)
     relay.feed(event(type="message_start", message={"usage": {"input_tokens": 4, "output_tokens": 1}}))
