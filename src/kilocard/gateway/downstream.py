@@ -31,8 +31,8 @@ class ClientConnection(ClientWriter):
     """Server side of one connection. Requests are answered in their order, one exchange at a time."""
 
     __slots__ = (
-        "_closing", "_framer", "_in_turn", "_lingering", "_pace", "_partial", "_queue", "_reading_paused", "current",
-        "paused", "peer", "since",
+        "_closing", "_framer", "_in_turn", "_lingering", "_pace", "_partial", "_queue", "_reading_paused", "_unsent",
+        "current", "paused", "peer", "since",
     )  # fmt: skip
 
     def __init__(self, plane: Plane) -> None:
@@ -50,6 +50,7 @@ class ClientConnection(ClientWriter):
         self._in_turn = False
         self._reading_paused = False
         self._lingering = 0  # bytes still to be thrown away; 0: not lingering
+        self._unsent = 0  # bytes that the client had not taken at the last look
 
     def bound(self, limits: Limits) -> None:
         """The cluster file has other limits now."""
@@ -204,13 +205,17 @@ class ClientConnection(ClientWriter):
     def check(self, now: float) -> None:
         """Called about once a second: whoever does nothing for too long makes room."""
         limits = self.plane.limits
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self._unsent and not (self._lingering or self._framer.in_message):
+            self.since = now  # slow, but it reads
+        self._unsent = unsent
         waited = now - self.since
         if self._closing:
             if waited > (LINGER_SECONDS if self._lingering else self.plane.timeouts.idle):
                 self.transport.abort()
         elif self.current is not None:  # the exchange keeps its own time; a next request's begins when it has ended
             self._pace.begin(now, self._framer.body_bytes)
-        elif self.paused:
+        elif self.paused or (unsent and not self._framer.in_message):
             if waited > self.plane.timeouts.idle:
                 self.transport.abort()
         elif self._framer.in_message:
@@ -225,6 +230,7 @@ class ClientConnection(ClientWriter):
     def _close(self) -> None:
         self.send_posted()
         self._closing = True
+        self.since = self.plane.clock()
         self.transport.close()
 
     def _give_up(self, error: KilocardError) -> None:

@@ -169,6 +169,11 @@ class Plane:
         for connection in list(self.connections):
             connection.check(self.clock())
 
+    @property
+    def busy(self) -> bool:
+        """A request runs, or a client has not taken all of its answer yet."""
+        return bool(self.exchanges) or any(each.transport.get_write_buffer_size() for each in self.connections)
+
     async def _tick(self) -> None:
         second = 0
         while True:

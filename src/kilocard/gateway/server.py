@@ -240,8 +240,8 @@ class Gateway:
         loop = asyncio.get_running_loop()
         end = loop.time() + gateway.drain
         told = 0.0
-        while plane.exchanges and loop.time() < end:
-            if loop.time() - told > 5.0:
+        while plane.busy and loop.time() < end:
+            if plane.exchanges and loop.time() - told > 5.0:
                 told = loop.time()
                 log.info("draining: %d request(s) still running", len(plane.exchanges))
             await asyncio.sleep(0.05)
