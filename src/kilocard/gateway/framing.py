@@ -120,7 +120,7 @@ class RequestFramer:
         end = data.find(END)
         if end < 0 and len(data) > self._max_url + _AROUND_URL and data.find(b"\r\n") < 0:
             self._url_too_long()
-        if end > self._max_head or (end < 0 and len(data) > self._max_head):
+        if end > self._max_head or (end < 0 and len(data) > self._max_head + 3):  # 3: a part of its end
             raise HeaderTooLarge(f"The request's head is larger than {self._max_head} bytes (gateway.limits.header).")
         if end < 0:
             if data.find(b"\n\n") >= 0 or data.find(b"\n\r\n") >= 0:

@@ -341,7 +341,18 @@ def test_a_head_without_end_is_a_fault(behind: bytes) -> None:
     reads = [b"HTTP/1.1 200 OK\r\n", *[b"x: " + b"y" * 1000 + b"\r\n"] * (MAX_HEAD // 1000 + 2), behind]
     got = replica.ask(connection, *filter(None, reads))
     assert (got.end, got.fault) == ("fault", Fault.PROTOCOL)
-    assert len(connection._raw) <= MAX_HEAD
+    assert len(connection._raw) <= MAX_HEAD + 3
+
+
+@pytest.mark.parametrize("size", [MAX_HEAD, MAX_HEAD + 1])
+@pytest.mark.parametrize("before_the_end", range(5))
+def test_the_largest_head(size: int, before_the_end: int) -> None:
+    start = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx: "
+    head = start + b"y" * (size - len(start)) + b"\r\n\r\n"
+    at = len(head) - before_the_end
+    replica = Replica()
+    got = replica.ask(replica.connect(), *filter(None, (head[:at], head[at:])))
+    assert (got.end == "fault") is (size > MAX_HEAD)
 
 
 @settings(max_examples=200)
