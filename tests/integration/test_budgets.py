@@ -113,6 +113,35 @@ def test_a_store_that_fails_stops_nothing_and_nothing_is_lost_when_it_is_back(
     asyncio.run(story())
 
 
+def remove(store: Path) -> None:
+    for file in store.parent.glob(f"{store.name}*"):
+        file.unlink()
+
+
+def test_a_file_that_was_removed_or_comes_from_a_backup_gives_nothing_back(tmp_path: Path) -> None:
+    """What was used stays used, in memory and in the file that has the name now."""
+
+    async def story() -> None:
+        path, backup = tmp_path / "s.db", tmp_path / "backup.db"
+        async with kept(backup) as (book, _):
+            use(book, 100)
+        async with kept(path) as (book, keeper):
+            use(book, 600)
+            await keeper.save()
+            remove(path)
+            use(book, 50)
+            await keeper.save()
+            assert book.used(SCOPE, 100.0, NOON)[3:] == (650, 650)
+            os.replace(backup, path)
+            use(book, 30)
+            await keeper.save()
+            assert book.used(SCOPE, 100.0, NOON)[3:] == (680, 680)
+        async with kept(path) as (book, _):
+            assert book.used(SCOPE, 100.0, NOON)[3:] == (680, 680)
+
+    asyncio.run(story())
+
+
 def test_what_is_no_store_is_said(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     path.write_bytes(b"this is no database, whatever its name says" * 100)

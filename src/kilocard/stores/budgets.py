@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
 from kilocard.core.errors import StoreError
-from kilocard.stores.embedded import connect
+from kilocard.stores.embedded import connect, file_of, has_moved
 from kilocard.tenancy.budget import BudgetKey
 from kilocard.tenancy.periods import periods
 
@@ -20,6 +22,10 @@ _ADD = (
     " RETURNING tokens"
 )
 
+_AT_LEAST = "INSERT INTO budgets VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET tokens = max(tokens, excluded.tokens)"
+
+log = logging.getLogger("kilocard.budgets")
+
 
 class SqliteBudgets:
     """A BudgetStore. Only sums are written, so several processes may share a file. Opens it when it is first used."""
@@ -27,6 +33,10 @@ class SqliteBudgets:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._store: sqlite3.Connection | None = None
+        #: the file that is open
+        self._file: tuple[int, int] | None = None
+        #: what was there last. Sums only grow: a file that has less is another one
+        self._known: dict[BudgetKey, int] = {}
 
     def load(self, wall: float) -> dict[BudgetKey, int]:
         """All that is kept. Periods that were over before yesterday are removed. `wall`: Unix seconds."""
@@ -41,7 +51,8 @@ class SqliteBudgets:
                 store.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._broken("read", error) from error
-        return {BudgetKey(*row[:3]): row[3] for row in rows if not dates.closed(row[2])}
+        self._known = {BudgetKey(*row[:3]): row[3] for row in rows if not dates.closed(row[2])}
+        return dict(self._known)
 
     def add(self, used: Mapping[BudgetKey, int]) -> dict[BudgetKey, int]:
         """All of it in one transaction, or nothing."""
@@ -52,6 +63,7 @@ class SqliteBudgets:
             store.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._broken("written", error) from error
+        self._known |= totals
         return totals
 
     def close(self) -> None:
@@ -60,8 +72,18 @@ class SqliteBudgets:
             store.close()
 
     def _open(self) -> sqlite3.Connection:
+        """The file that has the name now. One that is new, or comes out of a backup, gets what was used since."""
+        if self._store is not None and has_moved(self._path, self._file):
+            log.warning("%s was removed or replaced: budgets are written to the file that has its name now", self._path)
+            self.close()
         if self._store is None:
-            self._store = connect(self._path, _TABLE)
+            store = self._store = connect(self._path, _TABLE)
+            with contextlib.suppress(OSError):
+                self._file = file_of(self._path)
+            if self._known:
+                store.execute("BEGIN IMMEDIATE")
+                store.executemany(_AT_LEAST, [(*key, tokens) for key, tokens in self._known.items()])
+                store.execute("COMMIT")
         return self._store
 
     def _broken(self, what: str, error: sqlite3.Error) -> StoreError:

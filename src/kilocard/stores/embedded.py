@@ -52,6 +52,24 @@ def _in_turn(store: sqlite3.Connection, statement: str) -> None:
         time.sleep(0.01)
 
 
+def has_moved(path: Path, file: tuple[int, int] | None) -> bool:
+    """Is `file` (see `file_of`) no longer what has this name? SQLite writes on into a file that was removed, or that
+    another one was renamed over, and nobody will ever read that."""
+    try:
+        return file_of(path) != file
+    except OSError:
+        return False  # it can't be told now
+
+
+def file_of(path: Path) -> tuple[int, int] | None:
+    """Device and inode of what has this name; None: nothing has. Raises OSError where it can't be told."""
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino
+
+
 def read_only(path: Path) -> sqlite3.Connection:
     """A store that is there already, to be read: nothing is made. Raises sqlite3.Error."""
     return sqlite3.connect(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sqlite3
 from contextlib import closing
 from itertools import chain
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kilocard.core.errors import StoreError
-from kilocard.stores.embedded import BUSY, connect
+from kilocard.stores.embedded import BUSY, connect, file_of, has_moved
 from kilocard.stores.usage_tables import (
     COLUMNS,
     DAILY,
@@ -25,6 +27,8 @@ from kilocard.stores.usage_tables import (
 )  # fmt: skip
 from kilocard.tenancy.usage import Record
 from kilocard.tenancy.usage_report import Line, Question
+
+log = logging.getLogger("kilocard.records")
 
 #: seconds between two looks for rows that are too old, and rows removed in one transaction
 PRUNE_EVERY = 3600.0
@@ -73,16 +77,17 @@ class SqliteLedger:
         self._prune_at = 0.0
         #: number of the last row before the write that has failed; None: the last one went well
         self._before_failure: int | None = None
-        self._store: sqlite3.Connection | None = connect(path, *_TABLES)
+        self._store: sqlite3.Connection | None = None
+        #: the file that is open
+        self._file: tuple[int, int] | None = None
+        self._opened()
 
     def prepare(self, records: list[Record], utc: float) -> list[tuple[Any, ...]]:
         return [row(record, utc) for record in records]
 
     def write(self, prepared: list[tuple[Any, ...]]) -> None:
         """One transaction: its rows, and their days' totals."""
-        store = self._store
-        if store is None:
-            store = self._store = connect(self._path, *_TABLES)
+        store = self._opened()
         try:
             store.execute("BEGIN IMMEDIATE")
             if self._before_failure is None:
@@ -109,6 +114,19 @@ class SqliteLedger:
 
     def close(self) -> None:
         self._drop()
+
+    def _opened(self) -> sqlite3.Connection:
+        """The file that has the name now, made anew if need be: rows in one that was removed are nobody's."""
+        store = self._store
+        if store is not None and has_moved(self._path, self._file):
+            log.warning("%s was removed or replaced: the ledger goes on in the file that has its name now", self._path)
+            self._drop()
+            self._before_failure = store = None
+        if store is None:
+            store = self._store = connect(self._path, *_TABLES)
+            with contextlib.suppress(OSError):
+                self._file = file_of(self._path)
+        return store
 
     def _drop(self) -> None:
         """What was not committed is undone; the next write opens the file anew."""

@@ -288,3 +288,27 @@ def test_the_contract_of_the_table() -> None:
         "status",
         "error_code",
     ]
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_a_file_that_was_removed_or_replaced_gets_no_more_rows(
+    tmp_path: Path, replaced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SQLite would write on into the old one, whose name nobody can read it by."""
+    path, backup = tmp_path / "k.db", tmp_path / "backup.db"
+    keep(backup, record(7))
+    ledger = SqliteLedger(path)
+    ledger.write(ledger.prepare([record(1)], START))
+    for old in tmp_path.glob("k.db*"):
+        old.unlink()
+    if replaced:
+        backup.rename(path)
+    for number in (2, 3):
+        ledger.write(ledger.prepare([record(number)], START))
+    ledger.close()
+    kept = ["7"] * replaced + ["2", "3"]
+    assert [row["request_id"].rpartition("-")[2] for row in rows(path)] == kept
+    assert total(read(path, Question(()))).requests == len(kept), "the day agrees"
+    assert [line.message for line in caplog.records] == [
+        f"{path} was removed or replaced: the ledger goes on in the file that has its name now"
+    ]
