@@ -20,6 +20,7 @@ class Verdict(StrEnum):
     ONE_REPLICA = "stay on one replica"
     OPTIMISE = "optimise first"
     ADD = "add one card"
+    ADD_REPLICA = "add one replica"
     CLUSTER = "cluster"
 
 
@@ -52,7 +53,7 @@ def advise(
     """`replica_tokens_per_s` is T_0, output tokens a second of one replica at its limit; `usable` the share of it
     that a replica is given at the peak."""
     group = "card" if gpus_per_replica == 1 else f"replica ({gpus_per_replica} cards)"
-    stay = Verdict.STAY if gpus_per_replica == 1 else Verdict.ONE_REPLICA
+    stay, add = _by_size(gpus_per_replica)
     if target_tokens_per_s is None:
         return Advice(
             stay if replicas == 1 else Verdict.CLUSTER,
@@ -80,7 +81,7 @@ def advise(
         )
     if ratio <= FEW:
         return Advice(
-            Verdict.ADD,
+            add,
             (
                 f"{number}, at most {FEW:g}: {_more(replicas - 1, gpus_per_replica)} behind the gateway, "
                 "no parallelism across them",
@@ -101,6 +102,11 @@ def advise(
     return Advice(Verdict.CLUSTER, (f"{number}, {size}", *helps), ratio)
 
 
+def _by_size(gpus_per_replica: int) -> tuple[Verdict, Verdict]:
+    """Stay, and add, in words for a replica of so many cards."""
+    return (Verdict.STAY, Verdict.ADD) if gpus_per_replica == 1 else (Verdict.ONE_REPLICA, Verdict.ADD_REPLICA)
+
+
 def _more(replicas: int, gpus_per_replica: int) -> str:
     if gpus_per_replica > 1:
         return f"{replicas} more replica{'s' * (replicas > 1)} ({gpus_per_replica} cards{' each' * (replicas > 1)})"
@@ -118,23 +124,23 @@ def advise_in_flight(
 ) -> Advice:
     """For requests that are always in flight. `streams`: how many of them one replica carries within the objective;
     `shared_out`: an objective was asked for, so there are as many replicas as meet it, and not one that holds all."""
+    stay, add = _by_size(gpus_per_replica)
     group = "card" if gpus_per_replica == 1 else f"replica ({gpus_per_replica} cards)"
     number = (
         f"{asked:,} requests in flight / {streams:,} that one {group} carries within the objective "
         f"({replica_tokens_per_s:,.0f} output tokens/s) = {asked / streams:.3g}"
     )
     if replicas == 1:
-        verdict = Verdict.STAY if gpus_per_replica == 1 else Verdict.ONE_REPLICA
         if asked <= streams:
-            return Advice(verdict, (f"{number}: one {group} carries them",))
+            return Advice(stay, (f"{number}: one {group} carries them",))
         rest = (
             "there is room for no more"
             if shared_out
             else "as a benchmark would, all are sent to one; with --slo-ttft or --slo-tpot they are shared out"
         )
-        return Advice(verdict, (f"{number}: they wait or are slower than the objective. {rest}",))
+        return Advice(stay, (f"{number}: they wait or are slower than the objective. {rest}",))
     if replicas <= FEW:
-        return Advice(Verdict.ADD, (f"{number}: {replicas} replicas behind the gateway",))
+        return Advice(add, (f"{number}: {replicas} replicas behind the gateway",))
     return Advice(Verdict.CLUSTER, (f"{number}: {replicas} replicas behind the gateway",))
 
 

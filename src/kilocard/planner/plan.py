@@ -21,7 +21,7 @@ from kilocard.planner.placement import Placement, placements
 from kilocard.planner.replica import Question
 from kilocard.planner.search import Candidate, Refusal, search
 from kilocard.planner.sensitivity import changes
-from kilocard.planner.settle import Settled, settle
+from kilocard.planner.settle import Settled, settle_best
 from kilocard.planner.trial import Trial
 from kilocard.planner.warnings import measured_is_slow, warnings
 
@@ -75,7 +75,7 @@ def plan(question: Question, rng: Random) -> Plan:
     if not found.candidates:
         raise Impossible(found.question, found.refusals)
     question = found.question
-    settled = settle(question, found.candidates[0], rng)
+    settled, rest = settle_best(question, found.candidates, rng)
     choice, tried = settled.choice, settled.trial
     modelled = _modelled(question)
     others = optimisations(question, choice)
@@ -94,7 +94,7 @@ def plan(question: Question, rng: Random) -> Plan:
     return Plan(
         question=question,
         choice=choice,
-        alternatives=_distinct([*found.candidates[1:], *(each for each in modelled if not _same(each, choice))]),
+        alternatives=_distinct([*rest, *(each for each in modelled if not _same(each, choice))]),
         refusals=found.refusals,
         advice=advise(
             target_tokens_per_s=target,

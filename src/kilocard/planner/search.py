@@ -197,7 +197,7 @@ def _in_order(candidates: Iterable[Candidate], question: Question) -> list[Candi
 
     def cost(each: Candidate) -> float:
         if load and each.enough:
-            return each.cost_per_hour * _doubt(each)
+            return price(each)
         if question.machines.most is not None:  # the GPUs are there: what they give together
             return _doubt(each) / (each.capacity.expected.output_tokens_per_s * each.replicas)
         return each.capacity_cost * _doubt(each)
@@ -209,6 +209,11 @@ def _in_order(candidates: Iterable[Candidate], question: Question) -> list[Candi
     near = [each for each in ordered if each.enough == best.enough and cost(each) <= NEAR * cost(best)]
     first = min(near, key=_rank)
     return [first, *(each for each in ordered if each is not first)]
+
+
+def price(each: Candidate) -> float:
+    """$/h of one that carries the load, with what speaks against it."""
+    return each.cost_per_hour * _doubt(each)
 
 
 def _doubt(each: Candidate) -> float:

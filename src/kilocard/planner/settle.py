@@ -4,17 +4,21 @@ objective when they are played."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from random import Random
 
+from kilocard.core.errors import PlanError
 from kilocard.perf.profile import Profile
 from kilocard.planner.demand import Objective
 from kilocard.planner.replica import Question
-from kilocard.planner.search import Candidate, at_load, fits
-from kilocard.planner.trial import Trial, trial
+from kilocard.planner.search import Candidate, at_load, fits, price
+from kilocard.planner.trial import NOTHING_SERVED, Trial, trial
 
 #: replicas are added so often where p95 misses the objective, a tenth of them each time
 TRIES = 6
+#: layouts that are tried as well where the first one needs more replicas than its closed form said
+RIVALS = 4
 #: p95 of some hundred requests near the limit is not known to better than this share: an objective that somebody asked
 #: for may be missed by so much, where a measurement's error would make up for it. Our usual one gives way further
 NEAR = 0.1
@@ -29,6 +33,25 @@ class Settled:
     before: int
     #: p95 misses, by less than what two measurements of a replica differ by: one replica more was not added for that
     forgiven: bool = False
+    #: p95 meets the objective, or would by a measurement's error
+    meets: bool = True
+
+
+def settle_best(question: Question, candidates: Sequence[Candidate], rng: Random) -> tuple[Settled, list[Candidate]]:
+    """The first of them as `settle` leaves it; where that took more replicas, against those that were dearer before and
+    are cheaper now. Also the others, those that were tried with the replicas that they need."""
+    best, others, tries = settle(question, candidates[0], rng), [], 0
+    for each in candidates[1:]:
+        raised = not best.meets or best.choice.replicas > best.before
+        if not (raised and each.enough and best.choice.enough and tries < RIVALS and price(each) < price(best.choice)):
+            others.append(each)
+            continue
+        tries += 1
+        rival = settle(question, each, rng)
+        if rival.meets and (not best.meets or price(rival.choice) < price(best.choice)):
+            best, rival = rival, best
+        others.append(rival.choice)
+    return best, sorted(others, key=lambda each: (not each.enough, price(each))) if tries else others
 
 
 def settle(question: Question, choice: Candidate, rng: Random) -> Settled:
@@ -37,7 +60,12 @@ def settle(question: Question, choice: Candidate, rng: Random) -> Settled:
     if question.demand.rate_per_s is None:
         return Settled(choice, None, before)
     player = _Player(question, choice, rng.getrandbits(64))
-    found = player.play(before)
+    try:
+        found = player.play(before)
+    except PlanError as error:
+        if choice.enough or error.code != NOTHING_SERVED:
+            raise
+        return Settled(choice, None, before, meets=False)  # so far too few GPUs that there is nothing to measure
     if found.meets or not choice.enough:
         return found.settled(before)
     missed, fit = before, fits(question.machines, choice.layout)
@@ -62,7 +90,7 @@ class _Played:
     forgiven: bool
 
     def settled(self, before: int) -> Settled:
-        return Settled(self.choice, self.trial, before, self.forgiven)
+        return Settled(self.choice, self.trial, before, self.forgiven, self.meets)
 
 
 class _Player:

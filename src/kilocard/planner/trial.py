@@ -37,6 +37,9 @@ FRESH = Signals(hop_s=0.0)
 #: of the arrivals, left out: the start, while the batch fills, and the end, while nothing follows
 _WARM_UP, _END = 0.3, 0.9
 
+#: PlanError.code where a trial has no request to speak of
+NOTHING_SERVED = "nothing_served"
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -109,10 +112,12 @@ def run_trial(
         if results.ends[place] == COMPLETED and begin <= request.at_s < end
     ]
     if not done:
+        ends = results.ends
         raise PlanError(
-            f"not one of {len(requests)} requests could be served on virtual time: {results.ends.count(TOO_LONG)} were "
-            "longer than a replica takes (its max-model-len or its whole KV cache); plan with shorter --input and "
-            "--output, or with more memory for a replica"
+            f"not one of {len(requests)} requests was served on virtual time: {ends.count(TOO_LONG)} were longer than a "
+            f"replica's max-model-len or its whole KV cache, {ends.count(REJECTED)} were turned away by the gateway; "
+            "plan with shorter --input and --output, more memory for a replica, or more GPUs",
+            code=NOTHING_SERVED,
         )
     ttft = [results.first_s[place] - results.arrived_s[place] for place in done]
     e2e = [results.end_s[place] - results.arrived_s[place] for place in done]

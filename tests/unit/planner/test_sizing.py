@@ -94,6 +94,11 @@ def test_verdicts_follow_the_ratio() -> None:
     assert advice(12_000, replicas=14) is Verdict.CLUSTER
 
 
+def test_a_replica_of_several_cards_is_not_one_card() -> None:
+    found = advise(target_tokens_per_s=1700, replica_tokens_per_s=1000, gpus_per_replica=8, replicas=2, usable=0.9)
+    assert found.verdict is Verdict.ADD_REPLICA and "1 more replica (8 cards) behind" in found.reasons[0]
+
+
 def test_the_number_behind_the_verdict_is_said() -> None:
     found = advise(target_tokens_per_s=10_000, replica_tokens_per_s=1100, gpus_per_replica=1, replicas=10, usable=0.95)
     assert found.ratio == pytest.approx(9.09, abs=0.01)
