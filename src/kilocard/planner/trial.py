@@ -114,8 +114,8 @@ def run_trial(
     if not done:
         ends = results.ends
         raise PlanError(
-            f"not one of {len(requests)} requests was served on virtual time: {ends.count(TOO_LONG)} were longer than a "
-            f"replica's max-model-len or its whole KV cache, {ends.count(REJECTED)} were turned away by the gateway; "
+            f"not one of {len(requests)} requests was served on virtual time: {ends.count(TOO_LONG)} were longer than "
+            f"a replica's max-model-len or its whole KV cache, {ends.count(REJECTED)} were turned away by the gateway; "
             "plan with shorter --input and --output, more memory for a replica, or more GPUs",
             code=NOTHING_SERVED,
         )
