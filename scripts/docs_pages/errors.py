@@ -109,7 +109,7 @@ does_not_fit | a plan that no engine could run | the message has the sum
 indivisible | heads, vocabulary, layers or experts can't be divided over so many GPUs | another degree of parallelism
 no_room_for_kv | weights and peak leave nothing for the KV cache | the message says what helps
 max_model_len_does_not_fit | one request of that length is larger than the KV cache | the length that the message names
-nothing_served | on virtual time no request of the load was served | what the message counts: shorter requests, more memory or more GPUs
+nothing_served | on virtual time no request of the load was served | shorter requests, more memory or GPUs
 max_num_seqs_too_high | fewer blocks in the cache than sequences with a state | the number that the message names
 utilization_too_high | too little of the GPU stays outside the engine's budget | the highest that the message names
 bad_engine_argument | `args` has a flag that is kilocard's to set, or that makes no sense | see the message

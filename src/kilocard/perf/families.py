@@ -68,6 +68,20 @@ def strange(asked: Set[str], config: Mapping[str, Any]) -> str:
     return f"{told}: layers of a kind that is not modelled here, of a class that is not known; its memory can't be told"
 
 
+#: model_types of encoders, and of encoders beside decoders; they serve embeddings, scores or transcriptions
+_NO_DECODER = frozenset(
+    """
+    albert bart bert camembert clip convbert deberta deberta_v2 distilbert electra ernie gte longformer m2m_100 marian
+    mbart modernbert mpnet mt5 new nomic_bert pegasus roberta roformer siglip speech_to_text switch_transformers t5
+    umt5 vit wav2vec2 whisper xlm_roberta xlm_roberta_xl
+    """.split()  # noqa: SIM905  # names read better as words than as a list
+)
+
+
+def no_decoder(model_type: str) -> bool:
+    return model_type.lower().replace("-", "_") in _NO_DECODER
+
+
 def doubt(family: str, inner: str = "") -> str:
     """A sentence when the class is not one of those; "" when it is. `inner`: the known class of its language model."""
     if known(family):

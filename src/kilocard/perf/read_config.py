@@ -8,7 +8,7 @@ from typing import Any
 from kilocard.core.errors import SpecError
 from kilocard.perf.architecture import Architecture
 from kilocard.perf.config_fields import Fields, class_defaults
-from kilocard.perf.families import doubt, known, named, strange
+from kilocard.perf.families import doubt, known, named, no_decoder, strange
 from kilocard.perf.layers import Block
 from kilocard.perf.read_ffn import read_ffns
 from kilocard.perf.read_mixers import read_mixers
@@ -32,10 +32,15 @@ def read_architecture(config: Mapping[str, Any], *, name: str = "") -> Architect
     text = _text_config(config)
     family = _family(config, text)
     model_type = str(text.get("model_type") or config.get("model_type") or "")
+    if no_decoder(model_type) or config.get("is_encoder_decoder") is True:
+        raise SpecError(
+            f"{name or model_type}: {family or model_type} is an encoder, or has one beside its decoder: it has no KV "
+            "cache that grows with an answer, and is not modelled. Only decoders that write text can be planned"
+        )
     inner = "" if known(family) or text is config else named(model_type)
     inner = inner if known(inner) else ""
     fields = Fields(text, class_defaults(model_type, inner or family, nested=text is not config), inner or family)
-    hidden = fields.size("hidden_size", "n_embd", "d_model", "dim")
+    hidden = fields.size("hidden_size", "n_embd", "n_embed", "d_model", "dim")
     vocab = fields.size("vocab_size", "padded_vocab_size")
     mixers = read_mixers(fields, hidden)
     ffns = read_ffns(fields, hidden, len(mixers))

@@ -13,7 +13,7 @@ from kilocard.perf.layers import Dense, Experts, FeedForward
 #: families whose feed-forward network has two matrices, not three
 UNGATED = (
     "PhiFor", "GPT2", "GPTNeoX", "GPTJ", "OPT", "Bloom", "FalconFor", "Starcoder2", "Nemotron", "GPTBigCode", "Mpt",
-    "Arcee", "Apertus", "CodeGen", "Persimmon", "Fuyu", "Jais2",
+    "MPT", "Arcee", "Apertus", "CodeGen", "Persimmon", "Fuyu", "Jais2",
 )  # fmt: skip
 #: families where a layer with experts runs a dense network beside them
 DENSE_BESIDE = ("Gemma4",)
@@ -63,7 +63,9 @@ def _dense(fields: Fields, hidden: int, *, gated: bool) -> Dense:
         if gated:
             width = fields.size("intermediate_size")
         else:
-            width = 4 * hidden
+            width = (fields.optional("expansion_ratio") or 4) * hidden
+            if width != 4 * hidden:
+                return Dense(width, gated)
             fields.assume(f"the feed-forward network is 4 × {hidden} wide, as its family's is")
     return Dense(width, gated)
 
