@@ -13,10 +13,12 @@ from kilocard.perf.profile import Profile
 from kilocard.planner.demand import Objective
 from kilocard.planner.replica import Question
 from kilocard.planner.search import Candidate, at_load, fits, price
-from kilocard.planner.trial import NOTHING_SERVED, Trial, trial
+from kilocard.planner.trial import Trial, trial
 
 #: replicas are added so often where p95 misses the objective, a tenth of them each time
 TRIES = 6
+#: planner.trial's code for a trial without a request to speak of
+_NOTHING_SERVED = "nothing_served"
 #: layouts that are tried as well where the first one needs more replicas than its closed form said
 RIVALS = 4
 #: p95 of some hundred requests near the limit is not known to better than this share: an objective that somebody asked
@@ -63,7 +65,7 @@ def settle(question: Question, choice: Candidate, rng: Random) -> Settled:
     try:
         found = player.play(before)
     except PlanError as error:
-        if choice.enough or error.code != NOTHING_SERVED:
+        if choice.enough or error.code != _NOTHING_SERVED:
             raise
         return Settled(choice, None, before, meets=False)  # so far too few GPUs that there is nothing to measure
     if found.meets or not choice.enough:

@@ -37,9 +37,6 @@ FRESH = Signals(hop_s=0.0)
 #: of the arrivals, left out: the start, while the batch fills, and the end, while nothing follows
 _WARM_UP, _END = 0.3, 0.9
 
-#: PlanError.code where a trial has no request to speak of
-NOTHING_SERVED = "nothing_served"
-
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -117,7 +114,7 @@ def run_trial(
             f"not one of {len(requests)} requests was served on virtual time: {ends.count(TOO_LONG)} were longer than "
             f"a replica's max-model-len or its whole KV cache, {ends.count(REJECTED)} were turned away by the gateway; "
             "plan with shorter --input and --output, more memory for a replica, or more GPUs",
-            code=NOTHING_SERVED,
+            code="nothing_served",
         )
     ttft = [results.first_s[place] - results.arrived_s[place] for place in done]
     e2e = [results.end_s[place] - results.arrived_s[place] for place in done]
