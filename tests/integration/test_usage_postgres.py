@@ -135,3 +135,39 @@ def test_reading_changes_nothing_and_says_what_is_wrong(url: str) -> None:
         read("postgresql://kilocard@127.0.0.1:1/nowhere", Question(()))
     with pytest.raises(StoreError, match=r"gateway\.usage\.database"):
         check("postgresql://host:port:more/x?y=z")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "postgresql://u:pass word@h/x",
+        "postgresql://u:password%zz@h/x",
+        "postgresql://u:password@[::1/x",
+        "mysql://u:password@h/x",
+        "postgresql:password",
+        "host=h password=password",
+        "postgresql://u:p@password@127.0.0.1:1/x",  # signs that are not escaped: libpq takes the rest for a host …
+        "postgresql://u:password/word@127.0.0.1:1/x",  # … a port …
+        "postgresql://u:17/password@127.0.0.1:1/x",  # … a database
+    ],
+)
+def test_a_url_that_is_wrong_is_not_repeated(wrong: str) -> None:
+    for ask in (check, lambda url: read(url, Question(()))):
+        with pytest.raises(StoreError, match=r"gateway\.usage\.database") as caught:
+            ask(wrong)
+        assert "pass" not in caught.value.message.replace("password write", "")
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "postgresql://u:p%40ss%2Fw@h:5432/x",
+        "postgres://h/x",
+        "postgresql:///x?host=/run/postgresql&port=5433",
+        "postgresql://h1:1,h2/x",
+        "postgresql://u@[::1]/x",
+    ],
+)
+def test_urls_that_are_right(good: str) -> None:
+    check(good)

@@ -117,6 +117,7 @@ class PostgresLedger:
 
 def read(url: str, question: Question) -> list[Line]:
     """Ask the ledger. Changes nothing. Raises StoreError."""
+    check(url)
     sql, parameters = report(POSTGRES, question)
     try:
         with _connect(url) as connection:
@@ -131,11 +132,23 @@ def read(url: str, question: Question) -> list[Line]:
 
 
 def check(url: str) -> None:
-    """Raises StoreError where this is no PostgreSQL URL. Asks no server."""
+    """Raises StoreError where this is no PostgreSQL URL, or a part of its password would be taken for something else,
+    which every error would then repeat. Asks no server."""
     try:
-        conninfo_to_dict(url)
-    except psycopg.Error as error:
-        raise StoreError("gateway.usage.database is no PostgreSQL URL: write postgresql://user@host/name") from error
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        parts = None
+    if parts is None or not url.startswith(("postgresql://", "postgres://")):
+        raise StoreError(
+            "The URL of the usage database (gateway.usage.database, --database) is no PostgreSQL URL: write "
+            "postgresql://user@host/name"
+        ) from None  # libpq's words repeat the URL
+    host, name, port = (str(parts.get(key) or "") for key in ("host", "dbname", "port"))
+    if "@" in host + name or not all(one.isdecimal() or not one for one in port.split(",")):
+        raise StoreError(
+            "The URL of the usage database (gateway.usage.database, --database) can't be taken apart: in its user and "
+            "password write @ as %40, / as %2F, : as %3A"
+        )
 
 
 def _connect(url: str) -> psycopg.Connection[Any]:
