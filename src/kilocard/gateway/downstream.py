@@ -206,8 +206,12 @@ class ClientConnection(ClientWriter):
         """Called about once a second: whoever does nothing for too long makes room."""
         limits = self.plane.limits
         unsent = self.transport.get_write_buffer_size()
-        if unsent < self._unsent and not (self._lingering or self._framer.in_message):
-            self.since = now  # slow, but it reads
+        if unsent < self._unsent:  # slow, but it reads
+            if self.current is not None:
+                if self.paused:
+                    self.current.last_at = now  # its replica can say nothing until then
+            elif not (self._lingering or self._framer.in_message):
+                self.since = now
         self._unsent = unsent
         waited = now - self.since
         if self._closing:
