@@ -104,6 +104,14 @@ def free_port() -> int:
     raise ChildError("no free port between 12000 and 20000 is left")
 
 
+def keep_port(port: int) -> socket.socket:
+    """Nobody else is given this port while the socket is open; a server of ours may listen on it, die, and return."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # bound twice is allowed where only one listens
+    kept.bind(("127.0.0.1", port))
+    return kept
+
+
 def answers(url: str, headers: Mapping[str, str] | None = None) -> bool:
     """True when `url` answers 200."""
     try:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gateway.children import Child, ChildError, free_port
+from benchmarks.gateway.children import Child, ChildError, free_port, keep_port
 from benchmarks.soak.files import SLOTS, Layout
 from kilocard.core.errors import KilocardError
 from kilocard.net.client import Client, fetch
@@ -28,6 +28,7 @@ class Emulator:
     def __init__(self, name: str, model: str, seed: int, folder: Path, module: str = "kilocard.emulator") -> None:
         self.name = name
         self.port = free_port()
+        self._port_kept = keep_port(self.port)  # while it is dead too
         self.url = f"http://127.0.0.1:{self.port}"
         self._argv = [sys.executable, "-m", module, "--port", str(self.port), "--model", model]
         self._argv += ["--speed", str(SPEED), "--max-num-seqs", str(SLOTS), "--seed", str(seed)]
@@ -75,6 +76,7 @@ class Emulator:
     def stop(self) -> None:
         self.thaw()
         self.child.stop()
+        self._port_kept.close()
 
 
 class GatewayProcess:
