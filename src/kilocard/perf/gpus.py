@@ -200,6 +200,11 @@ def gpu(name: str) -> Gpu:
     alone = [each for each in GPUS if key in _spellings(each.name)]
     if len(alone) == 1:
         return alone[0]
+    if re.search(r"\bmig\b|\b\d{1,2}g\.\d{1,3}gb\b", name.lower()):
+        raise UsageError(
+            f"GPU {name!r} is a MIG slice, and those are not modelled: with the whole card's type and --gpu-memory-gib "
+            "the memory is right, and the speed is not (a slice of 3 in 7 has about that share of it)"
+        )
     near = difflib.get_close_matches(key, _BY_KEY, n=4, cutoff=0.5)
     hint = ", ".join(_BY_KEY[each].name for each in near) or ", ".join(each.name for each in GPUS[:12]) + " …"
     raise UsageError(

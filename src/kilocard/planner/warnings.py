@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from kilocard.core.errors import PlanError
+from kilocard.core.errors import PlanError, UsageError
 from kilocard.perf import engine_defaults as defaults
+from kilocard.perf.gpus import gpu as find_gpu
 from kilocard.perf.link import PCIE, PCIE_SOCKETS
 from kilocard.perf.setting import PROFILED
 from kilocard.planner.advice import GAIN
@@ -33,6 +34,7 @@ def warnings(question: Question, choice: Candidate, tried: Trial | None, *, forg
     """`forgiven`: p95 misses, by less than the error of a measurement."""
     return (
         *_of_card(question, choice),
+        *_of_profile(question, choice),
         *_of_load(question, choice, tried, forgiven=forgiven),
         *_of_full(question, choice, tried),
         *_of_length(question, choice),
@@ -123,6 +125,20 @@ def _of_card(question: Question, choice: Candidate) -> list[str]:
         f"{least / 10:g} and above: it does not start unless you build it for the card"
         + ("; 0.10 was built for 7.0" if capability >= defaults.least_capability((0, 10)) else "")
     ]
+
+
+def _of_profile(question: Question, choice: Candidate) -> list[str]:
+    """A speed that is another card's."""
+    measured = question.measured
+    if measured is None or not measured.gpu:
+        return []
+    try:
+        own = find_gpu(measured.gpu).name
+    except UsageError:
+        return []  # a card that is not in the catalogue: nobody can tell
+    if own == choice.gpu.name:
+        return []
+    return [f"the profile is of {own}, and the plan is for {choice.gpu.name}: its speed is not this card's"]
 
 
 def _of_length(question: Question, choice: Candidate) -> list[str]:

@@ -108,3 +108,13 @@ def test_a_config_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "marked.json"
     path.write_text(json.dumps(CONFIG), encoding="utf-8-sig")
     assert plan(str(path), "--gpu", "L4")["choice"]["replicas"] == 1
+
+
+@pytest.mark.parametrize(("card", "warned"), [("H100-80GB", True), ("A100-80GB", False)])
+def test_a_profile_of_another_card_is_said_to_be_one(model: str, tmp_path: Path, card: str, warned: bool) -> None:
+    speed = {"step_fixed_s": 0.02, "prefill_token_s": 1e-4, "decode_seq_s": 2e-4, "kv_token_s": 4e-8}
+    room = {"kv_tokens": 400_000, "max_num_seqs": 64, "max_num_batched_tokens": 2048}
+    path = tmp_path / "profile.yaml"
+    path.write_text(json.dumps({"name": "mine", "gpu": "A100-80G", "provenance": "measured", **speed, **room}))
+    warnings = plan(model, "--gpu", card, "--rate", "5", "--profile", str(path))["advice"]["warnings"]
+    assert any("the profile is of A100-80GB" in each for each in warnings) is warned

@@ -54,3 +54,9 @@ def test_arithmetic_falls_back_to_wider_operands() -> None:
 )  # fmt: skip
 def test_cards_are_told_apart_by_memory_and_counted_as_one(asked: str, found: str) -> None:
     assert gpu(asked).name == found
+
+
+@pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-80GB MIG 3g.40gb", "1g.10gb", "H100 MIG 1g.12gb"])
+def test_a_slice_of_a_card_is_no_card_like_it(name: str) -> None:
+    with pytest.raises(UsageError, match="MIG slice"):
+        gpu(name)
