@@ -17,6 +17,7 @@ the plain linear model, in which step_fixed_s carries the weights and decode_seq
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Self
@@ -26,6 +27,7 @@ from kilocard.core.errors import SpecError
 #: Where the numbers come from.
 PROVENANCES = ("modelled", "measured")
 
+_POWER_OF_TEN = re.compile(r"[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]{1,3}")
 _COUNTS = {"kv_tokens", "max_num_seqs", "max_num_batched_tokens", "block_size", "max_model_len"}
 _STEPS = {"steps_ahead", "turnaround_steps"}
 _ERRORS = {"error", "error_p90"}
@@ -119,6 +121,12 @@ class Profile:
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
         """Raises SpecError that lists every problem, one a line."""
         known = {each.name: each for each in fields(cls)}
+        # YAML 1.1 takes 4e-8 for text, unlike JSON and everybody who writes it
+        numbers = {name for name, each in known.items() if each.type != "str"}
+        data = {
+            key: float(value) if key in numbers and isinstance(value, str) and _POWER_OF_TEN.fullmatch(value) else value
+            for key, value in data.items()
+        }
         needed = [name for name, each in known.items() if each.default is MISSING]
         problems = [f"profile.{key}: unknown key; known are {', '.join(known)}" for key in data if key not in known]
         problems += [f"profile.{name}: missing" for name in needed if name not in data]

@@ -100,3 +100,8 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     assert builtin("a100-7b") is A100_7B
     with pytest.raises(SpecError, match="small-fast, a100-7b, cpu-smol"):
         builtin("h100")
+
+
+@pytest.mark.parametrize(("text", "number"), [("4e-08", 4e-8), ("4E-8", 4e-8), ("1.5e-6", 1.5e-6)])
+def test_a_power_of_ten_is_a_number_though_yaml_takes_it_for_text(text: str, number: float) -> None:
+    assert Profile.from_mapping(A100_7B.to_mapping() | {"kv_token_s": text}).kv_token_s == number
