@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kilocard.core.errors import RateLimited
 from kilocard.gateway.phase import RESERVING
@@ -17,14 +17,12 @@ from kilocard.tenancy.estimate import PromptEstimates
 from kilocard.tenancy.limits import Ask, Denied, Grant, LimitStore
 from kilocard.tenancy.usage import NOTHING
 from kilocard.wire.peek import prompts
+from kilocard.wire.tokens import MOST_TOKENS
 
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
     from kilocard.gateway.plane import Plane
     from kilocard.gateway.request import Inbound
-
-#: more than any engine can make in one answer; keeps absurd bounds and counts in numbers that every store can add up
-_MOST_TOKENS: Final = 2**40
 
 
 class Limiting:
@@ -50,8 +48,8 @@ class Limiting:
             return
         exchange.phase = RESERVING
         bound = output_bound(inbound)
-        if bound > _MOST_TOKENS:
-            bound = _MOST_TOKENS
+        if bound > MOST_TOKENS:
+            bound = MOST_TOKENS
         bounded = inbound.limited or not bound
         asked = (scopes, self._prompt(inbound), bound, bounded, self.wall(), self._plane.timeouts.total)
         ask = tuple.__new__(Ask, asked)  # half the cost of Ask(…), for each request
@@ -99,7 +97,7 @@ class Limiting:
             tokens = None
         elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
             self._estimates.learn(inbound.tenant.name, inbound.model, inbound.text_bytes, used.prompt)
-        self.store.settle(grant, tokens if tokens is None else min(tokens, _MOST_TOKENS), now)
+        self.store.settle(grant, tokens if tokens is None else min(tokens, MOST_TOKENS), now)
 
 
 def output_bound(inbound: Inbound) -> int:

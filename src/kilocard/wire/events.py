@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from kilocard.wire.event_fields import UsageFields, decode_body, decode_event
+from kilocard.wire.tokens import MOST_TOKENS
 
 
 class Usage(NamedTuple):
@@ -70,12 +71,8 @@ def payload(event: bytes) -> bytes | None:
     return b"\n".join(lines) if lines else None
 
 
-#: no request has more tokens; a database has no room for any number
-_MOST: Final = 10**12
-
-
 def _int(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= _MOST else None
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
 def usage_of(raw: UsageFields | None) -> Usage | None:
@@ -157,8 +154,8 @@ def body_usage(body: bytes) -> Usage | None:
         if (
             type(prompt) is int
             and type(output) is int
-            and 0 <= prompt <= _MOST
-            and 0 <= output <= _MOST
+            and 0 <= prompt <= MOST_TOKENS
+            and 0 <= output <= MOST_TOKENS
             and raw.prompt_tokens_details is None
         ):
             return tuple.__new__(Usage, (prompt, output, None))  # the usual case, at half the cost of Usage(…)

@@ -9,7 +9,7 @@ import msgspec
 
 from kilocard.core.errors import ClientError
 from kilocard.wire.peek_fields import Peek, decode_fields, decode_list, decode_prompts
-from kilocard.wire.tokens import DEFAULT_OUTPUT_TOKENS
+from kilocard.wire.tokens import DEFAULT_OUTPUT_TOKENS, MOST_TOKENS
 
 
 def peek(body: bytes) -> Peek:
@@ -40,7 +40,7 @@ def peek(body: bytes) -> Peek:
             if number < 0:
                 endless = True  # what llama.cpp reads -1 as
             elif number > limit:
-                limit = number
+                limit = number if number <= MOST_TOKENS else MOST_TOKENS
     limited = limit >= 0 and not endless
     return Peek(
         model,
@@ -51,7 +51,7 @@ def peek(body: bytes) -> Peek:
         limited,
         1
         if fields.n is None and fields.best_of is None and fields.n_cmpl is None
-        else max(1, _whole(fields.n) or 1, _whole(fields.best_of) or 1, _whole(fields.n_cmpl) or 1),
+        else min(max(1, *(_whole(count) or 1 for count in (fields.n, fields.best_of, fields.n_cmpl))), MOST_TOKENS),
     )
 
 

@@ -18,6 +18,10 @@ PICTURE_BYTES: Final = 4096
 #: Where the client sets no max_tokens: the mean of the public chat traces is 211–343 output tokens.
 DEFAULT_OUTPUT_TOKENS: Final = 256
 
+#: No request has more. What is above it is no count that can be reckoned with: floats and databases have no room for
+#: any number of digits
+MOST_TOKENS: Final = 10**12
+
 _PICTURE = b";base64,"
 
 

@@ -135,6 +135,20 @@ def test_13_malformed_bodies_are_400_in_openais_shape(body: bytes, code: str) ->
     run(story())
 
 
+def test_numbers_of_any_length_are_the_engines_to_judge() -> None:
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            for key in (b"max_tokens", b"max_completion_tokens", b"max_output_tokens", b"n_predict", b"n", b"best_of"):
+                for number in (b"9" * 400, b'"' + b"9" * 400 + b'"', b"-" + b"9" * 400, b"1e308", b"-1e308", b"0.0"):
+                    for stream in (b"false", b"true"):
+                        body = b'{"model":"m","messages":[],"%b":%b,"stream":%b}' % (key, number, stream)
+                        assert (await setup.post(body)).status == 200, body
+            assert setup.engines[0].asked[0].json["max_tokens"] == int("9" * 400)
+            assert await setup.settles()
+
+    run(story())
+
+
 def test_13_anthropic_clients_get_anthropics_shape() -> None:
     async def story() -> None:
         async with gateway_over(answer) as setup:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilocard.wire.peek import peek, prompts
-from kilocard.wire.tokens import PICTURE_BYTES, text_bytes
+from kilocard.wire.tokens import MOST_TOKENS, PICTURE_BYTES, text_bytes
 
 
 def chat(*parts: object) -> bytes:
@@ -63,7 +63,7 @@ def test_it_is_never_more_than_the_body_and_never_loops(noise: bytes, times: int
         ({"n": -3, "best_of": [2]}, 1),
         ({"n": True}, 1),
         ({"n": 2, "n_cmpl": 5}, 5),  # llama.cpp's own word for it
-        ({"n": 10**30}, 10**30),
+        ({"n": 10**30}, MOST_TOKENS),
     ],
 )
 def test_choices(fields: dict[str, Any], choices: int) -> None:
@@ -83,7 +83,7 @@ def test_choices(fields: dict[str, Any], choices: int) -> None:
         ({"max_tokens": 3.7}, 4),
         ({"max_tokens": 0}, 0),
         ({"max_tokens": True}, 1),
-        ({"max_tokens": 1e300}, int(1e300)),
+        ({"max_tokens": 1e300}, MOST_TOKENS),
         ({"max_tokens": None, "max_output_tokens": 9}, 9),
         ({"max_tokens": None}, None),
         ({"max_tokens": -1}, None),
@@ -132,3 +132,12 @@ def test_prompts_as_embeddings_are_prompts_too() -> None:
 
 def test_no_prompt_is_one_prompt() -> None:
     assert prompts(b'{"model": "m"}') == 1
+
+
+@pytest.mark.parametrize("digits", [13, 30, 400, 900])
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("key", ["max_tokens", "max_completion_tokens", "n_predict", "n", "best_of", "n_cmpl"])
+def test_no_number_is_too_long_to_be_reckoned_with(key: str, quote: str, digits: int) -> None:
+    """An int of 400 digits has no float."""
+    seen = peek(f'{{"model":"m","{key}":{quote}{"9" * digits}{quote}}}'.encode())
+    assert max(seen.output_tokens, seen.choices) == MOST_TOKENS
