@@ -58,7 +58,7 @@ def emulate(
         int, typer.Option(help="Pad /metrics to this size; a real vLLM page has about 51000 bytes.")
     ] = 0,
     load_time: Annotated[
-        float, typer.Option(help="Seconds until it listens, as engines take to load weights.", min=0.0)
+        float, typer.Option(help="Seconds until it listens, as engines take to load weights.", min=0.0, max=86_400.0)
     ] = 0.0,
 ) -> None:
     """Emulated engines: vLLM's API, queues, batching, KV cache and metrics at the speed of a profile, without a model.

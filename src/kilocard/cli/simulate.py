@@ -34,6 +34,8 @@ from kilocard.sim.scenario import Scenario, Signals
 from kilocard.workload.request import WorkloadRequest
 from kilocard.workload.summary import summary
 
+#: requests a second, seconds, times the traffic: more is a slip of the finger
+MOST = 1_000_000_000
 #: seconds of the wall clock between two words of progress
 SAY_EVERY = 2.0
 
@@ -101,8 +103,8 @@ def simulate(
     engines, on virtual time. All policies get the same arrivals.
     """
     for name, value in (("--slo-ttft", slo_ttft), ("--slo-tpot", slo_tpot), ("--rate", rate), ("--scale", scale)):
-        if value is not None and not 0 < value < math.inf:
-            raise UsageError(f"{name} {value:g}: must be above 0")
+        if value is not None and not 0 < value <= MOST:
+            raise UsageError(f"{name} {value:g}: must be above 0, and {MOST:,} at most")
     begun = monotonic()
     spec = read_cluster(cluster)
     runs = policies(policy, spec)

@@ -75,7 +75,7 @@ def workload(load: Load, seed: int) -> list[WorkloadRequest]:
             raise UsageError("--scale is about a trace: give --trace, or another --rate")
         if load.mix is not None and (load.input is not None or load.output is not None):
             raise UsageError("--mix has its own lengths: leave --input and --output away")
-        mix = Mix.of(_length(load.input, USUAL_INPUT), _length(load.output, USUAL_OUTPUT))
+        mix = Mix.of(_length("--input", load.input, USUAL_INPUT), _length("--output", load.output, USUAL_OUTPUT))
         if load.mix is not None:
             mix = read_mix(load.mix)
         arrivals = Poisson(load.rate) if load.burstiness == 1.0 else Gamma.of_burstiness(load.rate, load.burstiness)
@@ -89,7 +89,8 @@ def workload(load: Load, seed: int) -> list[WorkloadRequest]:
             "most: --duration takes a part of it"
         )
     if not found:
-        raise UsageError("not one request arrives: a higher --rate or a longer --duration")
+        more = "--duration cuts all of the trace off" if load.traces else "a higher --rate or a longer --duration"
+        raise UsageError(f"not one request arrives: {more}")
     return found
 
 
@@ -102,8 +103,11 @@ def _bear(requests: float, most: int | None) -> None:
         )
 
 
-def _length(text: str | None, usual: int) -> Length:
-    return read_length(str(usual) if text is None else text)
+def _length(option: str, text: str | None, usual: int) -> Length:
+    try:
+        return read_length(str(usual) if text is None else text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _from_trace(load: Load, seconds: float | None, rng: Random) -> list[WorkloadRequest]:
@@ -116,10 +120,10 @@ def _from_trace(load: Load, seconds: float | None, rng: Random) -> list[Workload
         found = cut(found, 0.0, seconds)
     if load.rate is not None:
         span = max((each.at_s for each in found), default=0.0)
-        if load.scale is not None or not span:
-            raise UsageError(
-                "--rate scales a trace to so many requests a second: give it or --scale, and more than one request"
-            )
+        if load.scale is not None:
+            raise UsageError("--rate scales a trace to so many requests a second: give it or --scale, not both")
+        if not span:
+            raise UsageError("--rate: all of the trace comes at one moment, so it has no rate to scale: use --scale")
         times = load.rate * span / len(found)
         _bear(times * len(found), load.requests)
         found = scale(found, times, rng)
@@ -173,13 +177,15 @@ def pool_models(
                 model, scaler=partial(Scaler, pool, scrape_s=spec.gateway.scrape_interval, gpus_per_replica=model.gpus)
             )
         models.append(model)
+    if sizes.scaling and not any(model.scaler for model in models):
+        raise UsageError("--scaling: no pool has `scaling` in the cluster file (docs/scaling.md), so none would grow")
     return tuple(models), speeds
 
 
 def _pool_model(pool: PoolSpec, speed: PoolSpeed, replicas: str | None, load_s: float | None) -> PoolModel:
     engine = find_engine(pool.engine)
     if replicas is not None and not (replicas.isdecimal() and 0 < int(replicas[:9]) <= MOST_REPLICAS):
-        raise UsageError(f"--replicas {replicas!r}: a whole number, from 1 to {MOST_REPLICAS:,}")
+        raise UsageError(f"--replicas {replicas!r} of pool {pool.name}: a whole number, from 1 to {MOST_REPLICAS:,}")
     count = int(replicas) if replicas is not None else len(pool.endpoints) or pool.replicas.min
     model = PoolModel(
         pool.name,
@@ -195,17 +201,22 @@ def _pool_model(pool: PoolSpec, speed: PoolSpeed, replicas: str | None, load_s: 
 
 
 def by_pool(option: str, words: Sequence[str], pools: Sequence[str]) -> dict[str, str]:
-    """`VALUE` for all pools, or `POOL=VALUE`, several with commas or the option again."""
+    """`VALUE` for all pools, or `POOL=VALUE`, several with commas or the option again. What names a pool wins."""
+    usual: list[str] = []
     found: dict[str, str] = {}
     for word in (part for each in words for part in each.split(",") if part.strip()):
         name, equals, value = (part.strip() for part in word.partition("="))
         if not equals:
-            found |= dict.fromkeys(pools, name)
-        elif name in pools:
-            found[name] = value
-        else:
+            usual.append(name)
+        elif name not in pools:
             raise UsageError(f"{option} {word}: there is no pool {name!r}; there are {', '.join(pools)}")
-    return found
+        elif name in found:
+            raise UsageError(f"{option} {word}: pool {name} has {found[name]} already")
+        else:
+            found[name] = value
+    if len(usual) > 1:
+        raise UsageError(f"{option}: {' and '.join(usual)} for all pools; give one, or POOL=VALUE")
+    return dict.fromkeys(pools, usual[0]) | found if usual else found
 
 
 def scenario(

@@ -46,12 +46,19 @@ def told(document: Mapping[str, Any]) -> list[str]:
     unknown = work["unknown_model"]
     other = [f"{_requests(unknown)} for models that the cluster does not have went to its first one"] if unknown else []
     return [
-        f"{document['requests']:,} requests in {seconds(work['span_s'])} ({number(work['rate_per_s'])}/s, "
+        f"{_requests(document['requests'])} {_when(work)}"
         f"{number(work['input_tokens']['mean'])} tokens in, {number(work['output_tokens']['mean'])} out) on "
-        f"{document['replicas']:,} replicas, {gateways}, read every {seconds(document['signals']['scrape_s'])}",
+        f"{document['replicas']:,} replica{'s' if document['replicas'] != 1 else ''}, {gateways}, read every {seconds(document['signals']['scrape_s'])}",
         f"SLO: first token within {seconds(slo['ttft_s'])}, {seconds(slo['tpot_s'])} a token after it",
         *other,
     ]
+
+
+def _when(work: Mapping[str, Any]) -> str:
+    """With the bracket that the lengths go on in."""
+    if not work["span_s"]:
+        return "at one moment ("
+    return f"in {seconds(work['span_s'])} ({number(work['rate_per_s'])}/s, "
 
 
 def row(found: Mapping[str, Any]) -> list[str]:
@@ -82,7 +89,10 @@ def doubts(found: Mapping[str, Any]) -> list[str]:
     """What a reader of the percentiles has to know."""
     lines = []
     if found["state"] == "overloaded":
-        lines.append("more requests come than leave: the percentiles are of this run's length, and grow with it")
+        lines.append(
+            "more requests come than leave, or over 1 % were turned away or broke off: the percentiles are of this run's "
+            "length and of those that were answered"
+        )
     if found["state"] == "too_short":
         lines.append("too few requests to tell whether it keeps up")
     for code, count in found["refusals"].items():

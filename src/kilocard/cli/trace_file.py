@@ -10,7 +10,7 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from kilocard.core.errors import UsageError
+from kilocard.core.errors import TraceError, UsageError
 
 _GZIP = b"\x1f\x8b"
 
@@ -25,10 +25,13 @@ def unpacked(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
 
 @contextmanager
 def trace_text(path: Path) -> Iterator[TextIO]:
-    """Its lines. Raises UsageError for a file that can't be read, also while it is read."""
+    """Its lines. Raises UsageError for a file that can't be read, also while it is read; a TraceError of the block
+    gets the file's name."""
     try:
         with unpacked(path) as file, TextIOWrapper(file, encoding="utf-8") as lines:
             yield lines
+    except TraceError as error:
+        raise TraceError(f"--trace {path}: {error}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"--trace {path}: not text in UTF-8, nor packed with gzip ({error.reason})") from None
     except (OSError, EOFError, zlib.error) as error:

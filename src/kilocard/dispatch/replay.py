@@ -49,7 +49,7 @@ def header(setup: Setup, version: str, at: float, now: float) -> dict[str, Any]:
 def read_header(line: Any) -> Setup:
     """Raises UsageError for what is not the first line of a log that this version reads."""
     if not isinstance(line, dict) or "kilocard_decision_log" not in line:
-        raise UsageError("not a decision log: its first line is no header")
+        raise UsageError("not a decision log: its first line is no header (gateway.record writes one)")
     if line["kilocard_decision_log"] != FORMAT:
         raise UsageError(
             f"the log has format {line['kilocard_decision_log']}, this kilocard reads {FORMAT}; "

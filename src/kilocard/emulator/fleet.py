@@ -11,12 +11,22 @@ from kilocard.emulator.replica import Replica
 from kilocard.emulator.settings import Settings
 
 
+def consecutive(first: int, count: int) -> list[int]:
+    """Ports of `count` engines; `first` 0: any free ones. Raises UsageError where there are not so many."""
+    if count < 1:
+        raise UsageError(f"count is {count}; at least one engine must run")
+    if not 0 <= first <= 65_536 - count:
+        raise UsageError(
+            f"{count} engines from port {first} on need ports {first} to {first + count - 1}: ports are 1 to 65535, "
+            "or 0 for any free one"
+        )
+    return [first + i if first else 0 for i in range(count)]
+
+
 class Fleet:
     """`count` replicas, each with its own engine, step loop and port."""
 
     def __init__(self, count: int, settings: Settings) -> None:
-        if count < 1:
-            raise UsageError(f"count is {count}; at least one engine must run")
         self.replicas = [Replica(settings, index) for index in range(count)]
 
     async def start(self, host: str = "127.0.0.1", ports: Sequence[int] | int = 0) -> list[str]:
@@ -26,11 +36,9 @@ class Fleet:
         """
         count = len(self.replicas)
         if isinstance(ports, int):
-            ports = [ports + i if ports else 0 for i in range(count)]
+            ports = consecutive(ports, count)
         if len(ports) != count:
             raise UsageError(f"{len(ports)} ports for {count} engines")
-        if max(ports) > 65_535:
-            raise UsageError(f"port {max(ports)} is above 65535: start lower or run fewer engines")
         try:
             return [await replica.start(host, port) for replica, port in zip(self.replicas, ports, strict=True)]
         except BaseException:

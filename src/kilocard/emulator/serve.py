@@ -7,7 +7,7 @@ import gc
 import signal
 import sys
 
-from kilocard.emulator.fleet import Fleet
+from kilocard.emulator.fleet import Fleet, consecutive
 from kilocard.emulator.settings import Settings
 
 #: Seconds that running requests have after SIGTERM.
@@ -19,6 +19,7 @@ async def serve(settings: Settings, *, host: str, port: int, count: int, load_ti
 
     `load_time`: seconds before it listens.
     """
+    ports = consecutive(port, count)
     stopping = asyncio.Event()
     asked = 0
 
@@ -36,7 +37,7 @@ async def serve(settings: Settings, *, host: str, port: int, count: int, load_ti
         if stopping.is_set():
             return
     fleet = Fleet(count, settings)
-    urls = await fleet.start(host, port)
+    urls = await fleet.start(host, ports)
     # What exists now stays; a full collection in mid-stream would be seen as a stall.
     gc.collect()
     gc.freeze()

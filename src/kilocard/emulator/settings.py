@@ -38,6 +38,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} is {value}; it must be 1 or more")
+        if self.metrics_bytes < 0:
+            raise UsageError(f"metrics_bytes is {self.metrics_bytes}; it must be 0 or more")
         if self.kv_tokens is not None and self.kv_tokens < 2 * self.profile.block_size:
             raise UsageError(
                 f"kv_tokens is {self.kv_tokens}; profile {self.profile.name} has blocks of {self.profile.block_size} "

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from kilocard.core.errors import UsageError
+from kilocard.spec.units import UnitError, duration
 from kilocard.spec.vocabulary import MOST_REPLICAS
 
 
@@ -70,7 +71,7 @@ _KEYS = {"at": "at_s", "for": "for_s", "restart": "restart_s", "factor": "factor
 
 def read_fault(text: str) -> Fault:
     """`crash REPLICA at=60 restart=5`, `slow REPLICA factor=3`, `hang … for=30`, `partition …`, `drain …`,
-    `start POOL at=60 replicas=2`. Seconds; `restart=never` for good. UsageError says what is wrong."""
+    `start POOL at=60 replicas=2`. Seconds, or with a unit (`at=1m30s`); `restart=never` for good. UsageError says what is wrong."""
     words = text.split()
     kind = KINDS.get(words[0]) if words else None
     if kind is None or len(words) < 2 or "=" in words[1]:
@@ -93,9 +94,14 @@ def _value(text: str, key: str, value: str) -> float | int | None:
     if key == "restart" and value == "never":
         return None
     try:
-        found = int(value) if key == "replicas" else float(value.removesuffix("s"))
+        found = int(value) if key == "replicas" else float(value)
     except ValueError:
-        raise UsageError(f"fault {text!r}: {key}={value} is no number") from None
+        if key in ("replicas", "factor"):
+            raise UsageError(f"fault {text!r}: {key}={value} is no number") from None
+        try:
+            found = duration(value)
+        except UnitError as error:
+            raise UsageError(f"fault {text!r}: {key}={value}: {error}") from None
     least = 0.01 if key == "factor" else 1 if key == "replicas" else 0
     most = MOST_REPLICAS if key == "replicas" else MOST
     if not least <= found <= most:

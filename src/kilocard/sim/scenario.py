@@ -42,6 +42,10 @@ class PoolModel:
             raise UsageError(f"pool {self.name}: {self.replicas} replicas, {self.load_s:g} s to load: 0 or more")
 
 
+#: each reading is an event of each gateway and replica: no gateway reads faster, and a simulation would not end
+LEAST_SCRAPE_S = 0.001
+
+
 @dataclass(frozen=True, slots=True)
 class Signals:
     """How old what a gateway knows of a replica is. Seconds.
@@ -57,8 +61,12 @@ class Signals:
     hop_s: float = 0.0005
 
     def __post_init__(self) -> None:
-        if self.scrape_s <= 0 or self.delay_s < 0 or self.hop_s < 0 or not 0 <= self.jitter < 1:
-            raise UsageError(f"signals: {self} needs times of 0 or more, a scrape above 0, and a jitter below 1")
+        if self.scrape_s < LEAST_SCRAPE_S:
+            raise UsageError(
+                f"a replica is read every {self.scrape_s:g} s: {LEAST_SCRAPE_S:g} s at least are simulated (--scrape)"
+            )
+        if self.delay_s < 0 or self.hop_s < 0 or not 0 <= self.jitter < 1:
+            raise UsageError(f"signals: {self} needs times of 0 or more, and a jitter below 1")
 
 
 @dataclass(frozen=True, slots=True)

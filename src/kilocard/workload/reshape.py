@@ -65,7 +65,7 @@ def scale(requests: Sequence[WorkloadRequest], times: float, rng: Random) -> lis
         shift = rng.random() * span if copy else 0.0
         for members in _sessions(requests):
             if share == 1.0 or rng.random() < share:
-                moved = (members[0].at_s + shift) % span - members[0].at_s if copy else 0.0
+                moved = (members[0].at_s + shift) % span - members[0].at_s if copy and span else 0.0
                 found += (_copied(each, copy, moved, ids) for each in members)
     found.sort(key=_when)
     return found

@@ -223,3 +223,55 @@ def test_times_since_1970_begin_with_the_first_request(tmp_path: Path, emulated:
 def test_a_fault_of_a_replica_that_never_is_there_is_an_error(emulated: str) -> None:
     assert "there are p-0, p-1" in error(emulated, *LOAD, "--fault", "crash p-2 at=1").message
     assert simulate(emulated, *LOAD, "--fault", "crash p-2 at=9", "--fault", "start p at=0", "--load-time", "1s")
+
+
+def test_a_trace_of_one_moment_is_superposed_at_that_moment(tmp_path: Path, emulated: str) -> None:
+    assert simulate(emulated, "--trace", trace(tmp_path, 0, 0), "--scale", "3")["requests"] == 6
+    assert "at one moment" in error(emulated, "--trace", trace(tmp_path, 0, 0), "--rate", "3").message
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [("", "nothing is in it"), ('{"timestamp": 1}\n', "line 1: input_length"), ("what,is,this\n", "line 1: neither")],
+)
+def test_what_is_wrong_in_a_trace_comes_with_its_name(tmp_path: Path, emulated: str, content: str, part: str) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(content)
+    message = error(emulated, "--trace", str(path)).message
+    assert message.startswith(f"--trace {path}: ") and part in message
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--scrape", "1us"), "0.001 s at least"),
+        (("--scrape", "0"), "0.001 s at least"),
+        (("--scaling",), "no pool has `scaling`"),
+        (("--replicas", "2", "--replicas", "3"), "2 and 3"),
+        (("--replicas", "p=2,p=3"), "has 2 already"),
+        (("--replicas", "p="), "of pool p"),
+        (("--fault", "slow p-0 factor=2s"), "factor=2s is no number"),
+        (("--fault", "crash p-0 at=soon"), "at=soon"),
+    ],
+)
+def test_what_would_not_end_or_would_be_ignored_is_refused(emulated: str, words: tuple[str, ...], part: str) -> None:
+    found = error(emulated, *LOAD, *words)
+    assert found.exit_code == 2
+    assert part in found.message
+
+
+@pytest.mark.parametrize("option", ["--input", "--output"])
+def test_a_wrong_length_says_of_what(emulated: str, option: str) -> None:
+    assert error(emulated, "--rate", "5", option, "1k").message.startswith(f"{option}: ")
+
+
+def test_a_rate_beyond_all_measure_is_a_slip(emulated: str) -> None:
+    assert "at most" in error(emulated, "--rate", "1e308", "--requests", "3").message
+
+
+def test_faults_take_times_with_units(emulated: str) -> None:
+    plain, unit = (
+        simulate(emulated, *LOAD, "--fault", f"crash p-0 at={at} restart={restart}")["policies"]
+        for at, restart in (("2", "60"), ("2000ms", "1m"))
+    )
+    assert plain == unit
