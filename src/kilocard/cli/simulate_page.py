@@ -48,7 +48,8 @@ def told(document: Mapping[str, Any]) -> list[str]:
     return [
         f"{_requests(document['requests'])} {_when(work)}"
         f"{number(work['input_tokens']['mean'])} tokens in, {number(work['output_tokens']['mean'])} out) on "
-        f"{document['replicas']:,} replica{'s' if document['replicas'] != 1 else ''}, {gateways}, read every {seconds(document['signals']['scrape_s'])}",
+        f"{document['replicas']:,} replica{'s' if document['replicas'] != 1 else ''}, {gateways}, "
+        f"read every {seconds(document['signals']['scrape_s'])}",
         f"SLO: first token within {seconds(slo['ttft_s'])}, {seconds(slo['tpot_s'])} a token after it",
         *other,
     ]
@@ -90,8 +91,8 @@ def doubts(found: Mapping[str, Any]) -> list[str]:
     lines = []
     if found["state"] == "overloaded":
         lines.append(
-            "more requests come than leave, or over 1 % were turned away or broke off: the percentiles are of this run's "
-            "length and of those that were answered"
+            "more requests come than leave, or over 1 % were turned away or broke off: the percentiles are of this "
+            "run's length and of those that were answered"
         )
     if found["state"] == "too_short":
         lines.append("too few requests to tell whether it keeps up")

@@ -71,7 +71,8 @@ _KEYS = {"at": "at_s", "for": "for_s", "restart": "restart_s", "factor": "factor
 
 def read_fault(text: str) -> Fault:
     """`crash REPLICA at=60 restart=5`, `slow REPLICA factor=3`, `hang … for=30`, `partition …`, `drain …`,
-    `start POOL at=60 replicas=2`. Seconds, or with a unit (`at=1m30s`); `restart=never` for good. UsageError says what is wrong."""
+    `start POOL at=60 replicas=2`. Seconds, or with a unit (`at=1m30s`); `restart=never` for good. UsageError says what
+    is wrong."""
     words = text.split()
     kind = KINDS.get(words[0]) if words else None
     if kind is None or len(words) < 2 or "=" in words[1]:

@@ -24,5 +24,6 @@ def read_trace(lines: Iterable[str]) -> Trace:
             return reader(held)
     wanted = "; ".join(", ".join(columns) for columns, _ in READERS)
     raise TraceError(
-        f"{'line 1' if header else 'nothing is in it'}: neither a JSON object (a kilocard, Mooncake or Bailian trace) nor a header of a known CSV ({wanted})"
+        f"{'line 1' if header else 'nothing is in it'}: neither a JSON object (a kilocard, Mooncake or Bailian trace) "
+        f"nor a header of a known CSV ({wanted})"
     )
