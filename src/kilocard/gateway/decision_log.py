@@ -39,6 +39,8 @@ EVERY = 0.2
 BATCH = 100
 #: seconds until a file that could not be written is tried again
 AGAIN = 5.0
+#: seconds between two looks whether the file is still where it was
+LOOK = 1.0
 #: a file is at least this many times as long as what it begins with, however small `size` is
 LEAST_GROWTH = 4
 
@@ -83,7 +85,7 @@ class DecisionLog:
         self._lost_there = self._skipped = 0
         self._lines = 0
         self._end = self._limit = 0  # bytes
-        self._retry_at = 0.0
+        self._retry_at = self._look_at = 0.0
         try:
             self._begin()
         except OSError as error:
@@ -142,8 +144,13 @@ class DecisionLog:
         self._drain()
 
     def _drain(self) -> None:
-        if self._file is None and time.monotonic() >= self._retry_at:
-            self._reopen()
+        now = time.monotonic()
+        if self._file is None:
+            if now >= self._retry_at:
+                self._reopen()
+        elif now >= self._look_at:
+            self._look_at = now + LOOK
+            self._follow(self._file)
         queue = self._queue
         batch: list[Any] = []
         while queue:
@@ -231,6 +238,23 @@ class DecisionLog:
             self._file = None
         self._skipping = True
         self._retry_at = time.monotonic() + AGAIN
+
+    def _follow(self, file: BinaryIO) -> None:
+        """Others may rotate it too (logrotate): what was moved, removed or cut is begun anew, from a checkpoint."""
+        here = os.fstat(file.fileno())
+        if here.st_size < self._end:  # cut: what is behind the cut has no beginning
+            self._skipping = self._rotating = self._wanted = True
+            with contextlib.suppress(OSError):
+                file.truncate(0)
+            return
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            moved = True
+        else:
+            moved = (there.st_ino, there.st_dev) != (here.st_ino, here.st_dev)
+        if moved:  # until the checkpoint the old file goes on
+            self._rotating = self._wanted = True
 
     def _reopen(self) -> None:
         try:

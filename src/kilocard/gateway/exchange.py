@@ -45,8 +45,8 @@ class Exchange(ClientSide):
     """Implements receiver.Receiver for the connection that carries it."""
 
     __slots__ = (
-        "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_last_fault", "_length", "_pace",
-        "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
+        "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_held_since", "_last_fault", "_length",
+        "_pace", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",
     )  # fmt: skip
@@ -72,6 +72,8 @@ class Exchange(ClientSide):
         self.stale_send: Send | None = None
         self.sent_at = 0.0
         self.held_seconds = 0.0
+        #: since when it waits after a failure; 0: it does not
+        self._held_since = 0.0
         self.content_at = 0.0
         self.status = 0
         #: of the error that ended it; "": none of ours
@@ -107,6 +109,9 @@ class Exchange(ClientSide):
         if send.attempt == 1:
             self.held_seconds = now - self.arrived
         elif self._last_fault is not None:
+            if self._held_since:
+                self.held_seconds += now - self._held_since
+                self._held_since = 0.0
             self.plane.telemetry.failed(self._last_fault.value)
             self._failed_answer = None
         self.send = send
@@ -435,7 +440,10 @@ class Exchange(ClientSide):
         self._last_fault = fault
         self.phase = HELD if self.phase != STREAMING else self.phase
         mark = suspected(self, fault, status, self.send)
-        self.plane.tell(Failed(self.plane.clock(), self.id, fault, status, detail, mark))
+        now = self.plane.clock()
+        self.plane.tell(Failed(now, self.id, fault, status, detail, mark))
+        if self.phase == HELD:
+            self._held_since = now
 
     def drop_upstream(self) -> None:
         task, self._task = self._task, None
@@ -477,4 +485,7 @@ class Exchange(ClientSide):
         if self.rival is not None:
             self._drop_rival()
         self.phase = DONE
-        self.plane.ended(self, how, self.plane.clock())
+        now = self.plane.clock()
+        if self._held_since:
+            self.held_seconds += now - self._held_since
+        self.plane.ended(self, how, now)

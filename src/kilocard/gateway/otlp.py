@@ -72,7 +72,10 @@ class OtlpExporter:
         # It warns of every attempt; tracing.py says once that the collector is away.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
         base = endpoint.rstrip("/")
-        self._exporter = OTLPSpanExporter(base if base.endswith("/v1/traces") else f"{base}/v1/traces", timeout=TIMEOUT)
+        url = base if base.endswith("/v1/traces") else f"{base}/v1/traces"
+        scheme, _, rest = url.partition("://")
+        self.where = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"  # no password
+        self._exporter = OTLPSpanExporter(url, timeout=TIMEOUT)
         self._ids = _Ids()
         self._gathered = _Gathered()
         service = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "kilocard"), "service.version": __version__}

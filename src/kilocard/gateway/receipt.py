@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kilocard.dispatch.explain import Candidate, explain
+from kilocard.dispatch.explain import Candidate
 from kilocard.spec.vocabulary import READS_PROMPTS
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 HEADER = b"x-kilocard-receipt: "
 #: bytes of the JSON: many proxies take heads of 4 KiB or 8 KiB in all
 MOST_BYTES = 2048
-ALTERNATIVES = 8
 #: characters of a model's name where there is no room for all
 SHORT_NAME = 40
 
@@ -30,12 +29,8 @@ def receipt(exchange: Exchange, trail: Trail, now: float) -> bytes:
     attempts = trail.attempts
     said: dict[str, Any] = {"model": exchange.inbound.model}
     others: list[Candidate] = []
-    first = attempts[0].sent_at if attempts else now
     if attempts:
-        send = attempts[-1].send
-        tried = [attempt.send.replica for attempt in attempts[:-1]]
-        fleet, tenant = exchange.plane.dispatcher.fleet, exchange.inbound.tenant.name
-        why = explain(fleet, now, said["model"], tenant, send, tried, ALTERNATIVES, exchange.inbound.prefix)
+        send, why = attempts[-1].send, trail.why
         said |= {"pool": send.pool, "replica": names.of(send.replica)}
         if why is not None:
             said["policy"] = why.policy
@@ -49,7 +44,7 @@ def receipt(exchange: Exchange, trail: Trail, now: float) -> bytes:
         {"replica": names.of(attempt.send.replica)} | ({"fault": attempt.fault} if attempt.fault else {})
         for attempt in attempts
     ]
-    said["held_s"] = round(first - exchange.arrived, 4) if trail.holds else 0.0
+    said["held_s"] = round(trail.waited(now), 4)
     if trail.holds:
         said["held"] = trail.holds[-1][1]
     if (hedge := trail.hedge) is not None:

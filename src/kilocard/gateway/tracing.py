@@ -65,6 +65,9 @@ class Traced(NamedTuple):
 class Exporter(Protocol):
     """Makes spans and sends them. Called on the tracing thread; may block."""
 
+    #: the collector, as people are told of it
+    where: str
+
     def export(self, batch: Sequence[Traced]) -> bool:
         """False where the collector did not take it."""
 
@@ -114,7 +117,7 @@ class Tracing:
             span = TraceParent(self._bits(128) or 1, self.new_id(), SAMPLED)
         else:
             return None
-        forward = head.forward if given is None else _without_trace(head.forward, state=parent is not None)
+        forward = _without_trace(head.forward, state=parent is not None)
         return Trace(span, parent, forward, self.new_id)
 
     def new_id(self) -> int:
@@ -175,7 +178,14 @@ class Tracing:
                 self._dropped_there += len(batch)
             if taken is self._troubled:
                 self._troubled = not taken
-                log.warning("traces: the collector %s", "works again" if taken else "takes none; they are dropped")
+                if taken:
+                    log.info("traces: the collector takes them again")
+                else:
+                    log.warning(
+                        "traces are dropped: %s does not take them. Is gateway.tracing.endpoint a collector's OTLP "
+                        "address for HTTP (port 4318 mostly), and is it up?",
+                        self._exporter.where,
+                    )
 
     def _count(self) -> None:
         self._sent.value = self._sent_there
@@ -185,5 +195,7 @@ class Tracing:
 def _without_trace(forward: bytes, *, state: bool) -> bytes:
     """A client's header lines without `traceparent`, and without `tracestate` unless `state`."""
     names = (b"traceparent",) if state else (b"traceparent", b"tracestate")
+    if b"trace" not in forward.lower():  # most have neither
+        return forward
     lines = forward.split(b"\r\n")
     return b"\r\n".join(line for line in lines if line[: line.find(b":")].lower() not in names)

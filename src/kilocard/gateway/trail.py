@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kilocard.core.errors import KilocardError
 from kilocard.dispatch.events import Event, Failed
+from kilocard.dispatch.explain import Explanation, explain
 from kilocard.dispatch.instructions import Send
 from kilocard.gateway.receipt import receipt
 from kilocard.wire.trace import TraceParent, parse
@@ -17,6 +18,10 @@ from kilocard.wire.trace import TraceParent, parse
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
     from kilocard.gateway.plane import Plane
+
+
+#: replicas that would have been next, in a receipt
+ALTERNATIVES = 8
 
 
 class Attempt:
@@ -56,7 +61,9 @@ class Trace:
 
 
 class Trail:
-    __slots__ = ("_receipt", "attempts", "code", "hedge", "holds", "trace", "wants_receipt")
+    __slots__ = (
+        "_held_at", "_receipt", "_waited", "attempts", "code", "hedge", "holds", "trace", "wants_receipt", "why",
+    )  # fmt: skip
 
     def __init__(self, wants_receipt: bool, trace: Trace | None) -> None:
         self.wants_receipt = wants_receipt
@@ -68,13 +75,27 @@ class Trail:
         self.code = ""
         #: the second attempt beside the first
         self.hedge: Send | None = None
+        #: of the last attempt, as things were when it was chosen; None: nobody asks
+        self.why: Explanation | None = None
         self._receipt = b""
+        #: since when it waits; 0: it does not
+        self._held_at = 0.0
+        self._waited = 0.0
+
+    def waited(self, now: float) -> float:
+        """Seconds in the gateway's queue, before the first attempt and between attempts."""
+        return self._waited + (now - self._held_at if self._held_at else 0.0)
 
     # -- told by the plane, before the exchange acts on it
 
     def sent(self, exchange: Exchange, send: Send, event: Event) -> None:
         self._failed(event)
         attempt = Attempt(send, event.now)
+        self._waited, self._held_at = self.waited(event.now), 0.0
+        if self.wants_receipt:
+            inbound, tried = exchange.inbound, [before.send.replica for before in self.attempts]
+            fleet, tenant = exchange.plane.dispatcher.fleet, inbound.tenant.name
+            self.why = explain(fleet, event.now, inbound.model, tenant, send, tried, ALTERNATIVES, inbound.prefix)
         self.attempts.append(attempt)
         if self.trace is not None:
             self.trace.lead_on(exchange, attempt)
@@ -88,6 +109,7 @@ class Trail:
     def held(self, exchange: Exchange, reason: str, event: Event) -> None:
         self._failed(event)
         self.holds.append((event.now, reason))
+        self._held_at = self._held_at or event.now
         self._say(exchange, event.now)
 
     def refused(self, exchange: Exchange, error: KilocardError, event: Event) -> None:

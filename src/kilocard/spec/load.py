@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import select
 import stat
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 
@@ -19,6 +22,8 @@ from kilocard.spec.yaml_nodes import complaint
 #: bytes; a thousand pools take about 400 KB
 LARGEST = 16 * 1024 * 1024
 LONGEST_CHAIN = 16
+#: seconds that whoever writes to a pipe has in all: who waits for ever can't be stopped either
+PIPE_TIME = 10.0
 
 #: files by name, and the SHA-256 of their content; "" for one that can't be read
 Digests = dict[str, str]
@@ -65,7 +70,8 @@ def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...], d
     file = str(path)
     digests[file] = ""
     data = _bytes(path)
-    digests[file] = hashlib.sha256(data).hexdigest()
+    if path.is_file():  # a pipe gives its content once: there is no news to look for
+        digests[file] = hashlib.sha256(data).hexdigest()
     document = read_document(_text(file, data), env=env, file=file)
     if not isinstance(document.value, dict) or "extends" not in document.value:
         return document
@@ -95,8 +101,11 @@ def _bytes(path: FilePath) -> bytes:
     """What is in the file; SpecError where it can't be read."""
     file = str(path)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST + 1)
+        with open(path, "rb", opener=_without_waiting) as stream:  # Path.open has no opener
+            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                data = stream.read(LARGEST + 1)
+            else:
+                data = _from_pipe(file, stream.fileno())
     except FileNotFoundError:
         raise complaint(file, None, "there is no such file", _neighbours(path)) from None
     except IsADirectoryError:
@@ -108,6 +117,29 @@ def _bytes(path: FilePath) -> bytes:
     if len(data) > LARGEST:
         raise complaint(file, None, f"is larger than {LARGEST // 2**20} MiB", "is it the right file?")
     return data
+
+
+def _without_waiting(file: str, flags: int) -> int:
+    """To open a pipe waits for who writes to it, otherwise."""
+    return os.open(file, flags | os.O_NONBLOCK)
+
+
+def _from_pipe(file: str, number: int) -> bytes:
+    """All that comes from a pipe or a device."""
+    data = bytearray()
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    end = time.monotonic() + PIPE_TIME
+    while len(data) <= LARGEST:
+        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            raise complaint(file, None, f"is a pipe and did not end within {PIPE_TIME:g} s", "name a file")
+        piece = os.read(number, 1 << 20)
+        if not piece:
+            break
+        data += piece
+    if not data:
+        raise complaint(file, None, "is a pipe from which nothing (more) comes", "name a file")
+    return bytes(data)
 
 
 def _text(file: str, data: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import random
 import stat
 from collections.abc import Iterator
@@ -279,6 +280,39 @@ def test_a_file_that_was_cut_behind_our_back_is_begun_again(tmp_path: Path, monk
     driver.log._drain()
     driver.log.close()
     assert parity(path).events == 2
+
+
+@pytest.mark.parametrize("how", ["moved", "removed", "moved and made", "cut"])
+def test_a_file_that_others_rotate_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """As logrotate does it. What was moved away stays whole, and no event between the two is lost."""
+    monkeypatch.setattr("kilocard.gateway.decision_log.LOOK", 0.0)
+    path, old = tmp_path / "decisions.jsonl", tmp_path / "old"
+    driver = Driver(path)
+    driver.log._stopping.set()
+    driver.log._thread.join()
+    driver.handle(ev.ReplicaUp(0.0, "a", "p"))
+    driver.request(3)
+    driver.log._drain()
+    if how == "cut":
+        old.write_bytes(path.read_bytes())
+        os.truncate(path, 0)
+    elif how == "removed":
+        path.unlink()
+    else:
+        path.rename(old)
+        if how == "moved and made":
+            path.touch()
+    driver.request(2)
+    driver.log._drain()
+    driver.request(4)
+    driver.log._drain()
+    driver.log.close()
+    lost = driver.counted("lost")
+    assert lost == (2 if how == "cut" else 0) and driver.counted("written") == 10 - lost
+    assert parity(path).events == 4 and parity(path).gaps == bool(lost)
+    if how != "removed":
+        assert parity(old).events == 10 - 4 - lost
+    assert not (tmp_path / "decisions.jsonl.1").exists(), "nothing of an earlier file is lost either"
 
 
 def test_replay_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_an_error_has_one_too() -> None:
             said = receipt(response)
             assert response.status == 502 and said["refused"] == "reset"
             assert said["attempts"][0] == {"replica": "p/0", "fault": "reset"}
+            assert said["chosen"]["in_flight"] == 0, "as it was when it was chosen, not after the failure"
             unknown = await setup.post({"model": "😀\r\nx: y" * 100}, headers=[ASK])
             assert unknown.status == 404 and receipt(unknown)["refused"] == "model_not_found"
 
@@ -117,6 +118,25 @@ def test_a_wait_is_in_the_receipt() -> None:
             said = receipt(await ask(setup))
             assert 0.05 < said["held_s"] < 2 and said["held"] == "all_busy"
             await first
+
+    run(story())
+
+
+@pytest.mark.parametrize(("patience", "attempts"), [(0.2, 1), (5.0, 3)])
+def test_a_wait_after_a_failure_is_a_wait_too(patience: float, attempts: int) -> None:
+    """It is in the receipt, and in what the log, the ledger, the metrics and the spans are told, whether a further
+    attempt follows or none."""
+    told: list[tuple[float, float]] = []
+
+    async def story() -> None:
+        async with gateway_over(die, model=ModelSpec("m", {"p": 1}, hold=HoldSpec(10, patience))) as setup:
+            setup.gateway.plane.on_end.append(
+                lambda exchange, outcome, now: told.append((exchange.held_seconds, now - exchange.arrived))
+            )
+            said = receipt(await ask(setup))
+            ((held, total),) = told
+            assert len(said["attempts"]) == attempts and said["held"]
+            assert said["held_s"] == pytest.approx(held, abs=2e-3) and 0.1 < held <= total
 
     run(story())
 

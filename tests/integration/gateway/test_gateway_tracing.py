@@ -224,9 +224,21 @@ def test_two_traceparents_are_none(receiver: Receiver) -> None:
     run(story())
 
 
+def test_a_state_without_its_parent_does_not_go_on_under_our_trace(receiver: Receiver) -> None:
+    """Trace context, 3.3: such a `tracestate` is no one's."""
+
+    async def story() -> None:
+        async with traced(answer, url=receiver.url) as setup:
+            await ask(setup, tracestate="vendor=1")
+            headers = setup.engines[0].asked[0].headers
+            assert headers["traceparent"] and "tracestate" not in headers
+
+    run(story())
+
+
 @pytest.mark.parametrize("how", ["refuses", "away"])
 def test_a_collector_that_is_down_costs_traces_not_requests(
-    receiver: Receiver, how: str, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kilocard.gateway.otlp.TIMEOUT", 0.2)
     monkeypatch.setattr("kilocard.gateway.tracing.QUEUE", 4)
@@ -241,6 +253,8 @@ def test_a_collector_that_is_down_costs_traces_not_requests(
                 while not counted(setup, "dropped"):
                     await asyncio.sleep(0.02)
         assert counted(setup, "sent") == 0 and counted(setup, "dropped") == 30
+        (line,) = [record.getMessage() for record in caplog.records if "traces are dropped" in record.getMessage()]
+        assert f"{url}/v1/traces" in line and "gateway.tracing.endpoint" in line
 
     run(story())
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from kilocard.core.errors import SpecError
-from kilocard.spec.load import LARGEST, load
+from kilocard.spec import load as of_load
+from kilocard.spec.load import LARGEST, Digests, digests_of, load
 from kilocard.spec.model import ReplicaRange
 
 POOL = "pools: {p: {engine: vllm, model: m}}\n"
@@ -132,7 +134,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def denied(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(Path, "open", denied)  # root may read everything, so chmod would prove nothing
+    monkeypatch.setattr(of_load, "_without_waiting", denied)  # root may read everything, so chmod would prove nothing
     assert "may not be read by this user; chmod it" in refused(tmp_path / "c.yaml")[0]
 
 
@@ -158,3 +160,36 @@ def test_a_thousand_endpoints_keep_their_lines(tmp_path: Path) -> None:
     path = write(tmp_path, "c.yaml", f"pools:\n  p:\n    engine: external\n    endpoints:\n{rows}      - http://a:x\n")
     (found,) = refused(path)
     assert found.startswith(f'{path}:1005: pools.p.endpoints[1000]: has the port "x"')
+
+
+def test_a_pipe_is_read_to_its_end_and_is_no_news_afterwards() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as writer:
+        writer.write(b"pools: {p: {engine: vllm, endpoints: [")
+        writer.flush()
+        writer.write(b"'http://127.0.0.1:8000']}}\n")
+    digests: Digests = {}
+    name = f"/dev/fd/{reading}"
+    try:
+        assert list(load(name, digests=digests).pools) == ["p"]
+        assert digests_of(digests) == digests == {name: ""}, "a pipe gives its content once"
+        with pytest.raises(SpecError, match=r"nothing \(more\) comes; name a file"):
+            load(name)
+    finally:
+        os.close(reading)
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_load, "PIPE_TIME", 0.05)
+    os.mkfifo(tmp_path / "cluster.yaml")
+    with pytest.raises(SpecError, match=r"cluster\.yaml.*is a pipe and did not end within 0\.05 s; name a file"):
+        load(tmp_path / "cluster.yaml")
+    keeper = os.open(tmp_path / "cluster.yaml", os.O_RDWR)
+    try:
+        os.write(keeper, b"pools: {}\n")
+        with pytest.raises(SpecError, match="did not end"):
+            load(tmp_path / "cluster.yaml")
+    finally:
+        os.close(keeper)
