@@ -49,7 +49,7 @@ def control(
 
     async def main(stopping: running.Stopping) -> None:
         one = ControlledCluster(spec, cluster, backend, urls, ray_address)
-        reloader = Reloader(ConfigStatus(), file.read, one.reload, digests)
+        reloader = Reloader(ConfigStatus(), file.read_again, one.reload, digests)
         server = Server(Pages(lambda: one.controller, one.registry), idle_timeout=30.0)
         if place is not None:
             await server.start(*place)

@@ -44,7 +44,7 @@ def gateway(
     async def main(stopping: running.Stopping) -> None:
         one = gateway_of(spec) if count == 1 else supervisor_of(spec, count)
         config = one.plane.config if isinstance(one, Gateway) else one.config
-        one.reloader = Reloader(config, file.read, one.take_over, digests)
+        one.reloader = Reloader(config, file.read_again, one.take_over, digests)
         stopping.on_hangup(one.reloader.ask)
         await one.start()
         scheme = "http" if spec.gateway.tls is None else "https"

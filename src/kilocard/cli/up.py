@@ -70,7 +70,7 @@ def up(
 async def _main(spec: ClusterSpec, file: ClusterFile | None, digests: Digests, stopping: running.Stopping) -> None:
     one = LocalCluster(spec)
     if file is not None:
-        one.gateway.reloader = Reloader(one.gateway.plane.config, file.read, one.reload, digests)
+        one.gateway.reloader = Reloader(one.gateway.plane.config, file.read_again, one.reload, digests)
         stopping.on_hangup(one.gateway.reloader.ask)
     start = asyncio.ensure_future(one.start())
     stop = asyncio.ensure_future(stopping.wait())

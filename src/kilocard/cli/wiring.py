@@ -64,7 +64,14 @@ class ClusterFile:
 
     def read(self, digests: Digests | None = None) -> ClusterSpec:
         """The cluster, with ${NAME} taken from the environment; `digests` as for load. Raises SpecError, UsageError."""
-        return listening_on(load(self.path, env=os.environ, digests=digests), *self._ports)
+        return self._read(digests, pipes=True)
+
+    def read_again(self, digests: Digests) -> ClusterSpec:
+        """While something runs, which a pipe that nobody writes to must not hold up."""
+        return self._read(digests, pipes=False)
+
+    def _read(self, digests: Digests | None, *, pipes: bool) -> ClusterSpec:
+        return listening_on(load(self.path, env=os.environ, digests=digests, pipes=pipes), *self._ports)
 
 
 def listening_on(spec: ClusterSpec, port: int | None, admin_port: int | None) -> ClusterSpec:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import select
 import stat
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 
@@ -22,8 +19,6 @@ from kilocard.spec.yaml_nodes import complaint
 #: bytes; a thousand pools take about 400 KB
 LARGEST = 16 * 1024 * 1024
 LONGEST_CHAIN = 16
-#: seconds that whoever writes to a pipe has in all: who waits for ever can't be stopped either
-PIPE_TIME = 10.0
 
 #: files by name, and the SHA-256 of their content; "" for one that can't be read
 Digests = dict[str, str]
@@ -35,14 +30,16 @@ def load(
     env: Mapping[str, str] | None = None,
     engines: frozenset[str] = ENGINES,
     digests: Digests | None = None,
+    pipes: bool = True,
 ) -> ClusterSpec:
     """The cluster in a YAML (or JSON) file, and in the files that it extends.
 
     `env` fills in `${NAME}`; callers pass `os.environ`. Raises SpecError that lists every problem, each with
     file, line, path and advice; for a file that can't be read it says why. `digests` is filled with the files that were
-    opened, also where an error ends it: what to look at for news.
+    opened, also where an error ends it: what to look at for news. `pipes`: whether a file may be a pipe; who writes to
+    it is waited for, for ever if need be.
     """
-    document = _read(FilePath(path), env or {}, (), {} if digests is None else digests)
+    document = _read(FilePath(path), env or {}, (), {} if digests is None else digests, pipes)
     problems = Problems(document.lines)
     for where, problem, advice in document.found:
         problems.add(where, problem, advice)
@@ -58,18 +55,18 @@ def digests_of(files: Iterable[str]) -> Digests:
 
 def _digest(path: FilePath) -> str:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe may take for ever
-            return ""
         return hashlib.sha256(_bytes(path)).hexdigest()
     except (SpecError, OSError, ValueError):
         return ""
 
 
-def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...], digests: Digests) -> Document:
+def _read(
+    path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...], digests: Digests, pipes: bool
+) -> Document:
     """One file merged over the one that it extends. `chain`: the files that led here."""
     file = str(path)
     digests[file] = ""
-    data = _bytes(path)
+    data = _bytes(path, pipes=pipes)
     if path.is_file():  # a pipe gives its content once: there is no news to look for
         digests[file] = hashlib.sha256(data).hexdigest()
     document = read_document(_text(file, data), env=env, file=file)
@@ -87,7 +84,7 @@ def _read(path: FilePath, env: Mapping[str, str], chain: tuple[FilePath, ...], d
     if _real(target) in {_real(one) for one in chain} or len(chain) > LONGEST_CHAIN:
         way = " → ".join(str(one) for one in (*chain, target))
         raise InvalidClusterFile([Problem(("extends",), at, f"goes round in a circle ({way})", "break the circle")])
-    return merged(_read(target, env, chain, digests), document)
+    return merged(_read(target, env, chain, digests, pipes), document)
 
 
 def _real(path: FilePath) -> FilePath:
@@ -97,15 +94,14 @@ def _real(path: FilePath) -> FilePath:
         return path.absolute()
 
 
-def _bytes(path: FilePath) -> bytes:
+def _bytes(path: FilePath, *, pipes: bool = False) -> bytes:
     """What is in the file; SpecError where it can't be read."""
     file = str(path)
     try:
-        with open(path, "rb", opener=_without_waiting) as stream:  # Path.open has no opener
-            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                data = stream.read(LARGEST + 1)
-            else:
-                data = _from_pipe(file, stream.fileno())
+        if not pipes and not (stat.S_ISREG(mode := path.stat().st_mode) or stat.S_ISDIR(mode)):
+            raise complaint(file, None, "is a pipe or a device, which is read once, at the start", "name a file")
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST + 1)
     except FileNotFoundError:
         raise complaint(file, None, "there is no such file", _neighbours(path)) from None
     except IsADirectoryError:
@@ -117,29 +113,6 @@ def _bytes(path: FilePath) -> bytes:
     if len(data) > LARGEST:
         raise complaint(file, None, f"is larger than {LARGEST // 2**20} MiB", "is it the right file?")
     return data
-
-
-def _without_waiting(file: str, flags: int) -> int:
-    """To open a pipe waits for who writes to it, otherwise."""
-    return os.open(file, flags | os.O_NONBLOCK)
-
-
-def _from_pipe(file: str, number: int) -> bytes:
-    """All that comes from a pipe or a device."""
-    data = bytearray()
-    poll = select.poll()
-    poll.register(number, select.POLLIN)
-    end = time.monotonic() + PIPE_TIME
-    while len(data) <= LARGEST:
-        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
-            raise complaint(file, None, f"is a pipe and did not end within {PIPE_TIME:g} s", "name a file")
-        piece = os.read(number, 1 << 20)
-        if not piece:
-            break
-        data += piece
-    if not data:
-        raise complaint(file, None, "is a pipe from which nothing (more) comes", "name a file")
-    return bytes(data)
 
 
 def _text(file: str, data: bytes) -> str:
