@@ -265,6 +265,7 @@ class DecisionLog:
         except OSError:
             self._retry_at = time.monotonic() + AGAIN
             return
+        log.info("decision log %s: written again", self.path)
         self._wanted = True
 
     def close(self) -> None:
