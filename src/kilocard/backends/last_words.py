@@ -15,6 +15,8 @@ _TROUBLE = re.compile(
 #: lines that only say that the reason stands elsewhere
 _POINTERS = ("see root cause above", "traceback (most recent call last)", "see stack trace", "for more information")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+#: how the line begins with which kilocard opens a log: the command, which explains no end
+FIRST_LINE = "kilocard: starting "
 MAX_CHARS = 300
 
 _MEANING = {
@@ -49,7 +51,9 @@ def last_words(lines: Sequence[str], hint: Callable[[str], str | None] = lambda 
     knew it for a cause), else the last exception, else the last one. Without any: the last line.
     """
     said = [text for line in lines if (text := _COLOURS.sub("", line).strip())]
-    told = [text for text in said if not any(pointer in text.lower() for pointer in _POINTERS)]
+    told = [
+        text for text in said if not (text.startswith(FIRST_LINE) or any(each in text.lower() for each in _POINTERS))
+    ]
     trouble = [text for text in reversed(told) if _EXCEPTION.search(text) or _TROUBLE.search(text)]
     for text in trouble:
         if plain := hint(text):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kilocard.core.errors import BackendError
+
 MAX_BYTES = 64 * 1024 * 1024
 #: how much of a log that grew too large is kept in the earlier file
 KEPT_BYTES = 8 * 1024 * 1024
@@ -27,13 +29,19 @@ class ReplicaLog:
         self._partial = b""
 
     def rotate(self) -> int:
-        """Begin a new run's log; returns a file descriptor to append to (the caller closes it). Raises OSError."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.exists():
-            os.replace(self.path, self.earlier)
+        """Begin a new run's log; returns a file descriptor to append to (the caller closes it). Raises BackendError."""
         self._offset, self._partial = 0, b""
-        # 0o640: prompts may be in it
-        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o640)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.exists():
+                os.replace(self.path, self.earlier)
+            # 0o640: prompts may be in it
+            return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o640)
+        except OSError as error:
+            raise BackendError(
+                f"its log {self.path} can't be written: {error.strerror or error}; the environment variable "
+                "KILOCARD_HOME names the folder that logs are in"
+            ) from error
 
     def new_lines(self) -> list[str]:
         """Whole lines since the last call; at most READ_BYTES of them, the rest next time. Keeps the size bounded."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import assert_never
 
 from kilocard.backends.base import ReplicaState, ReplicaStatus, Report
-from kilocard.backends.last_words import exit_reason
+from kilocard.backends.last_words import FIRST_LINE, exit_reason
 from kilocard.backends.life_events import (
     AnnounceFound,
     AnnounceLeaving,
@@ -180,7 +180,7 @@ class Runner:
             argv, env = plan.command(launch, plan.gpus)
             log = self.log.rotate()
             try:
-                os.write(log, f"kilocard: starting {' '.join(argv)}\n".encode())
+                os.write(log, f"{FIRST_LINE}{' '.join(argv)}\n".encode())
                 self._process = await plan.start(argv, env, log)
             finally:
                 os.close(log)

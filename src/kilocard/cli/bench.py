@@ -227,7 +227,7 @@ def bench(
     results, measured, failed = session.measure()
     if out is not None:
         write_files(out, results, measured)
-        notes.print(f"Written: {out}/results.json, requests.jsonl, report.html")
+        notes.print(f"Written: {out}/results.json, requests.jsonl, report.html", markup=False)
     if json:
         print_json(results)
     else:

@@ -105,7 +105,7 @@ def calibrate(
             show(found)
             if checked:
                 show_checked(checked)
-    notes.print(f"written to {out}")
+    notes.print(f"written to {out}", markup=False)
     if run_dir is not None and profile.error is not None and profile.error > DOUBTFUL:
         notes.print(
             f"[yellow]The profile misses half of the measured numbers by more than {profile.error:.0%}: measure again, "

@@ -7,6 +7,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from kilocard.bench.document import Results
@@ -55,7 +56,7 @@ def show_checked(checked: Sequence[Checked]) -> None:
     for column in ("run", "load", *_COLUMNS):
         table.add_column(column, justify="left" if column in {"run", "load"} else "right")
     for each in checked:
-        table.add_row(each.run, each.label, *cells(each.seen, each.modelled))
+        table.add_row(escape(each.run), escape(each.label), *cells(each.seen, each.modelled))
     results.print(table)
 
 

@@ -102,7 +102,7 @@ def replicas_table(replicas: Sequence[dict[str, Any]], width: int) -> Table:
             _number(replica["waiting"]),
             "?" if kv is None else f"{kv:.0%}",
             "?" if age is None else f"{age:.1f} s",
-            (replica["url"] or "").removeprefix("http://"),
+            escape((replica["url"] or "").removeprefix("http://")),
             escape(replica["reason"] or replica.get("scrape_error", "")),
         ]
         if narrow:

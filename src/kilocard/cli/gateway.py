@@ -48,8 +48,8 @@ def gateway(
         stopping.on_hangup(one.reloader.ask)
         await one.start()
         scheme = "http" if spec.gateway.tls is None else "https"
-        notes.print(f"gateway {scheme}://{_show(spec.gateway.listen, one.port)}/v1")
-        notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")
+        notes.print(f"gateway {scheme}://{_show(spec.gateway.listen, one.port)}/v1", markup=False)
+        notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz", markup=False)
         if started_by_nobody:
             names = ", ".join(started_by_nobody)
             notes.print(

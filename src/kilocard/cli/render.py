@@ -62,7 +62,7 @@ def render(
     folder = Folder(out)
     if not check:
         folder.write(files)
-        notes.print(f"{len(files)} files in {out}")
+        notes.print(f"{len(files)} files in {out}", markup=False)
         return
     news = folder.news(files)
     for path, what_is in news.items():

@@ -73,7 +73,7 @@ def show(state: dict[str, Any], *, everyone: bool = False, pool: str | None = No
             if shared["state"] == "shared"
             else f"[red]{shared['state']}[/]: {escape(shared['problem'])}"
         )
-        results.print(f"limits {how}, {shared['gateways']} gateways, {shared['address']}")
+        results.print(f"limits {how}, {shared['gateways']} gateways, {escape(shared['address'])}")
     for worker in gateway.get("workers", ()):
         colour = COLOURS.get(worker["state"], "green" if worker["state"] == "serving" else "dim")
         results.print(

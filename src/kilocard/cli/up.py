@@ -10,9 +10,11 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
+from kilocard.backends.base import ReplicaStatus
 from kilocard.cli import running
-from kilocard.cli.output import notes
+from kilocard.cli.output import notes, printable
 from kilocard.cli.wiring import ClusterFile, LocalCluster, listening_on
 from kilocard.core.errors import UsageError
 from kilocard.gateway.reloader import Reloader
@@ -80,7 +82,7 @@ async def _main(spec: ClusterSpec, file: ClusterFile | None, digests: Digests, s
         await asyncio.gather(start, return_exceptions=True)
         return
     start.result()
-    notes.print(f"engine logs in {_short(one.log_dir)}", soft_wrap=True)
+    notes.print(f"engine logs in {_short(one.log_dir)}", soft_wrap=True, markup=False)
     news = asyncio.ensure_future(_tell_news(one))
     try:
         await asyncio.wait({news, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -108,25 +110,30 @@ async def _tell_news(one: LocalCluster) -> None:
             news = (status.state.value, status.reason)
             if told.get(status.id) != news:
                 told[status.id] = news
-                took = status.phases.total
-                after = f" after {took:.1f} s" if status.state.value == "ready" and took is not None else ""
-                why = f": {status.reason}" if status.reason else ""
-                colour = {"ready": "green", "crash_loop": "red", "restarting": "yellow"}.get(news[0], "dim")
-                notes.print(f"[{colour}]{status.id} {news[0]}{after}[/]{why}", soft_wrap=True)
+                notes.print(_news(status), soft_wrap=True)
         if not welcomed and one.gateway.plane.ready:
             welcomed = True
             _welcome(one)
         await asyncio.sleep(LOOK)
 
 
+def _news(status: ReplicaStatus) -> Text:
+    """No markup: the reason is an engine's own words, which have brackets as they like."""
+    state, took = status.state.value, status.phases.total
+    after = f" after {took:.1f} s" if state == "ready" and took is not None else ""
+    why = f": {printable(status.reason)}" if status.reason else ""
+    colour = {"ready": "green", "crash_loop": "red", "restarting": "yellow"}.get(state, "dim")
+    return Text.assemble((f"{status.id} {state}{after}", colour), why)
+
+
 def _welcome(one: LocalCluster) -> None:
     host = one.spec.gateway.listen.rpartition(":")[0]
     host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104  # only compared
     scheme = "http" if one.spec.gateway.tls is None else "https"
-    base = f"{scheme}://{host}:{one.gateway.port}/v1"
-    model = next(iter(one.spec.models))
+    base = escape(f"{scheme}://{host}:{one.gateway.port}/v1")
+    model = escape(next(iter(one.spec.models)))
     notes.print(
-        f"\n[bold]Ready:[/] {base} (OpenAI-compatible), models: {', '.join(one.spec.models)}\n\n"
+        f"\n[bold]Ready:[/] {base} (OpenAI-compatible), models: {escape(', '.join(one.spec.models))}\n\n"
         f"  curl {base}/chat/completions -H 'content-type: application/json' \\\n"
         f'    -d \'{{"model": "{model}", "messages": \\[{{"role": "user", "content": "What is a GPU?"}}]}}\'\n\n'
         f"  kilocard status --admin 127.0.0.1:{one.gateway.admin_port}\n",

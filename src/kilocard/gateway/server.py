@@ -43,6 +43,8 @@ from kilocard.tenancy.limits import LimitStore
 log = logging.getLogger("kilocard.gateway")
 
 
+#: what to do where the admin listener's address is taken
+ADMIN_ELSEWHERE = "Choose another address for the admin listener with gateway.admin or --admin-port."
 #: connections that the kernel keeps until we take them
 BACKLOG = 4096
 
@@ -215,7 +217,7 @@ class Gateway:
         self.port = listener.sockets[0].getsockname()[1]
         try:
             admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)
-            self.admin_port = await self._admin.start(admin_host, admin_port)
+            self.admin_port = await self._admin.start(admin_host, admin_port, way_out=ADMIN_ELSEWHERE)
         except BackendError:
             listener.close()
             raise

@@ -66,8 +66,15 @@ class Server:
         self._host = ""
         self._listener: asyncio.Server | None = None
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0, *, backlog: int = 2048) -> int:
-        """Listen; returns the actual port. Raises BackendError when the address can't be had."""
+    async def start(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        backlog: int = 2048,
+        way_out: str = "Choose another one, or 0 for any free port.",
+    ) -> int:
+        """Listen; returns the actual port. Raises BackendError when the address can't be had, with `way_out`."""
         if self._listener is not None:
             raise RuntimeError("the server is listening already")
         loop = asyncio.get_running_loop()
@@ -78,7 +85,7 @@ class Server:
         except OSError as error:
             raise BackendError(
                 f"can't listen on {host}:{port}: {error.strerror or error}. "
-                "Is another program using the port? Choose another one, or 0 for any free port.",
+                f"Is another program using the port? {way_out}",
                 code="address_in_use",
             ) from error
         self._host = host

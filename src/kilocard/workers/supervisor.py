@@ -21,6 +21,7 @@ from kilocard.gateway.admission import Admission
 from kilocard.gateway.config_status import ConfigStatus
 from kilocard.gateway.parts import Part
 from kilocard.gateway.reloader import Reloaded, Reloader
+from kilocard.gateway.server import ADMIN_ELSEWHERE
 from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.gateway.takeover import judged
 from kilocard.gateway.told import Told
@@ -99,7 +100,7 @@ class Supervisor:
                 hand.take(sockets)
             self.port = groups[0][0].getsockname()[1]
             admin_host, admin_port = address(self.spec.gateway.admin, lowest_port=0)
-            self.admin_port = await self._admin.start(admin_host, admin_port)
+            self.admin_port = await self._admin.start(admin_host, admin_port, way_out=ADMIN_ELSEWHERE)
             await asyncio.gather(*[self._start(hand) for hand in self.hands])
             await self._all_listen()
         except BaseException:

@@ -63,3 +63,8 @@ def test_an_engine_may_put_it_in_plainer_words() -> None:
 
 def test_endless_lines_are_cut() -> None:
     assert len(last_words(["ValueError: " + "x" * 10_000])) == 300
+
+
+def test_the_command_that_kilocard_wrote_is_no_word_of_the_engine() -> None:
+    assert exit_reason(1, ["kilocard: starting /bin/false --error-log /tmp/failed"]) == "exited with code 1"
+    assert exit_reason(1, ["kilocard: starting /bin/x", "no such flag"]) == "exited with code 1: no such flag"

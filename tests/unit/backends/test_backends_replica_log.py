@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from kilocard.backends.replica_log import ReplicaLog
+from kilocard.core.errors import BackendError
 
 
 def write(log: ReplicaLog, data: bytes) -> None:
@@ -65,3 +68,9 @@ def test_the_tail(tmp_path: Path) -> None:
     assert log.tail(3) == ("c", "100%", "no line end")
     assert ReplicaLog(tmp_path / "missing.log").tail(3) == ()
     assert ReplicaLog(tmp_path / "missing.log").new_lines() == []
+
+
+def test_a_log_that_cannot_be_written_says_where_and_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(BackendError, match=r"file/p-0\.log can't be written: .*KILOCARD_HOME"):
+        ReplicaLog(tmp_path / "file" / "p-0.log").rotate()

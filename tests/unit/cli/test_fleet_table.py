@@ -71,3 +71,10 @@ def test_what_passes_by_itself_is_less_trouble_than_what_is_broken_or_not_read()
     order = ["ejected", "overheated", "ready", "draining"]
     fleet = [replica(1, state=state, age_s=9.0 if state == "ready" else 0.5) for state in reversed(order)]
     assert [each["state"] for each in sorted(fleet, key=trouble)] == order
+
+
+def test_an_address_and_a_reason_are_no_markup() -> None:
+    """Rich takes [fd00::1] for a style that it does not know, and [/path] for the end of one."""
+    said = printed(replicas_table([replica(1, url="http://[fd00::1]:8000", reason="no [/model] in [red]")], 160))
+    assert "[fd00::1]:8000" in said
+    assert "no [/model] in [red]" in said

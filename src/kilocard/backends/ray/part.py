@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from kilocard.backends.last_words import exit_reason
+from kilocard.backends.last_words import FIRST_LINE, exit_reason
 from kilocard.backends.launching import engine_argv
 from kilocard.backends.ports import Ports
 from kilocard.backends.process import EngineProcess
@@ -43,7 +43,7 @@ class PartHost:
         argv = engine_argv(launch, env)
         log = self._log.rotate()
         try:
-            os.write(log, f"kilocard: starting {' '.join(argv)}\n".encode())
+            os.write(log, f"{FIRST_LINE}{' '.join(argv)}\n".encode())
             self._process = await EngineProcess.start(argv, env, log)
         finally:
             os.close(log)
