@@ -88,6 +88,8 @@ class Tracing:
         self._sent, self._dropped = counter.labels("sent"), counter.labels("dropped")
         registry.before_page.append(self._count)
         self._stopping = threading.Event()
+        #: when what is left has had its time
+        self._end = 0.0
         self._thread = threading.Thread(target=self._run, name="tracing", daemon=True)
         self._troubled = False
         plane.tracing = self
@@ -98,9 +100,10 @@ class Tracing:
 
     async def close(self) -> None:
         """Send what is left, for a few seconds at most."""
+        self._end = time.monotonic() + AT_THE_END
         self._stopping.set()
         if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join, AT_THE_END + 1.0)
+            await asyncio.to_thread(self._thread.join, AT_THE_END)
         self._exporter.close()
 
     # -- on the event loop
@@ -159,8 +162,7 @@ class Tracing:
     def _run(self) -> None:
         while not self._stopping.wait(EVERY):
             self._drain(lambda: self._stopping.is_set())
-        end = time.monotonic() + AT_THE_END
-        self._drain(lambda: time.monotonic() > end)
+        self._drain(lambda: time.monotonic() > self._end)
         self._dropped_there += len(self._queue)
 
     def _drain(self, enough: Callable[[], bool]) -> None:

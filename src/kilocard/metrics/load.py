@@ -15,6 +15,8 @@ Readings = list[tuple[Labels, float]]
 Look = Callable[[str], Readings]
 
 _SUFFIX = "_total"
+#: no engine has as many requests. What is more is the underflow of an unsigned number (2³² − 1, 2⁶⁴ − 1) or other junk
+MOST_REQUESTS = 1e9
 
 
 def spellings(name: str) -> tuple[str, str]:
@@ -60,7 +62,7 @@ def assemble(look: Look, dialect: Dialect, at: float, models: Collection[str]) -
         return []
 
     def gauge(names: Sequence[str]) -> float | None:
-        readings = first(names)
+        readings = [reading for reading in first(names) if reading[1] < MOST_REQUESTS]
         return sum([value for _, value in readings]) if readings else None
 
     def counter(names: Sequence[str]) -> float | None:

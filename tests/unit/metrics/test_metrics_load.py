@@ -66,6 +66,13 @@ vllm:kv_cache_usage_perc{engine="1",model_name="google/gemma-4"} 0.913
     assert (sample.running, sample.waiting, sample.kv_usage) == (4.0, 2.0, 0.913)
 
 
+@pytest.mark.parametrize("value", ["4294967295", "18446744073709551615.0", "1.8446744073709552e+19", "1e300"])
+def test_the_underflow_of_an_unsigned_number_is_no_queue(load: Way, value: str) -> None:
+    """It would take the replica out as overheated for as long as the engine says it."""
+    sample = load(f"#\nvllm:num_requests_running 3\nvllm:num_requests_waiting {value}\n", VLLM)
+    assert (sample.running, sample.waiting) == (3.0, None)
+
+
 def test_junk_samples_are_skipped_one_by_one(load: Way) -> None:
     page = r"""# composed from lines of public router tests
 vllm:num_requests_running{engine="0"} 3.0
