@@ -59,7 +59,8 @@ class Worker:
         """Until told to stop, or left alone."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._retire)
-        loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is the supervisor's business
+        for number in (signal.SIGINT, signal.SIGHUP):  # a terminal says them to all: they are the supervisor's business
+            loop.add_signal_handler(number, lambda: None)
         await loop.create_unix_connection(lambda: self._link, sock=socket.socket(fileno=descriptor))
         welcome = await self._welcome
         spec = parse(welcome.spec)

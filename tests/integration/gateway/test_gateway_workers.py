@@ -391,3 +391,30 @@ def test_a_worker_that_is_told_to_end_drains_and_gets_a_successor(tmp_path: Path
             assert "ERROR" not in workers.said
 
     run(body())
+
+
+def test_a_hangup_that_goes_to_all_processes_is_a_reload_and_ends_no_worker(tmp_path: Path) -> None:
+    """As `systemctl kill -s HUP` sends it, or a terminal that is closed."""
+
+    async def body() -> None:
+        done = asyncio.Event()
+
+        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
+            await done.wait()
+            await answer(asked, wire)
+
+        async with workers_over(tmp_path, slow) as workers:
+            asking = await workers.on_all(6)
+            before = [row["pid"] for row in await workers.workers()]
+            for pid in [*before, workers.process.pid]:
+                os.kill(pid, signal.SIGHUP)
+
+            async def reloaded() -> bool:
+                return await workers.metric('kilocard_config_reloads_total{outcome="ok"}') >= 1
+
+            await workers.until(reloaded)
+            done.set()
+            assert {each.status for each in await asyncio.gather(*asking)} == {200}
+            assert [row["pid"] for row in await workers.workers()] == before
+
+    run(body())
