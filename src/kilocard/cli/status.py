@@ -11,10 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from kilocard.cli import status_scaling
-from kilocard.cli.fleet_table import COLOURS, FEW, WORST, choose, left_out, pools_table, replicas_table
+from kilocard.cli.fleet_table import BUSY, COLOURS, FEW, WORST, choose, left_out, pools_table, replicas_table
 from kilocard.cli.output import print_json, results
 from kilocard.core.errors import KilocardError, UpstreamError, UsageError
 from kilocard.net.client import fetch
+
+#: of replicas that take requests, now or when they have done some of what they have
+SERVING = {"ready", "slow_start", *BUSY}
+#: what GET /state has, whatever the version
+PARTS = ("gateway", "models", "pools", "replicas")
 
 
 def status(
@@ -35,7 +40,7 @@ def status(
         print_json(state)
     else:
         show(state, everyone=everyone, pool=pool)
-    served = {replica["pool"] for replica in state["replicas"] if replica["state"] == "ready"}
+    served = {replica["pool"] for replica in state["replicas"] if replica["state"] in SERVING}
     served |= {each["id"] for each in state["pools"] if each.get("sleeps")}
     idle = [model["id"] for model in state["models"] if not served.intersection(model["pools"])]
     if idle:
@@ -54,7 +59,15 @@ def read_state(admin: str) -> dict[str, Any]:
         ) from error
     if answer.status != 200:
         raise KilocardError(f"{admin} answered {answer.status}: is that the admin address, not the data address?")
-    state: dict[str, Any] = msgspec.json.decode(answer.body)
+    try:
+        state = msgspec.json.decode(answer.body)
+    except msgspec.DecodeError:
+        state = None
+    if not isinstance(state, dict) or not all(part in state for part in PARTS):
+        raise KilocardError(
+            f"{admin}/state is not a kilocard gateway's. --admin takes the address of its admin listener "
+            "(gateway.admin)."
+        )
     return state
 
 

@@ -126,7 +126,10 @@ def _restored(line: dict[str, Any], number: int) -> Dispatcher:
 def _split(line: Any, number: int) -> tuple[Event, list[Any]]:
     if not isinstance(line, list) or not line or not isinstance(line[0], list):
         raise UsageError(f"line {number} is no line of a decision log")
-    return from_list(line[0]), line[1:]
+    try:
+        return from_list(line[0]), line[1:]
+    except UsageError as error:
+        raise UsageError(f"line {number}: {error.message}") from error
 
 
 @dataclass(slots=True)

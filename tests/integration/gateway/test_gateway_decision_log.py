@@ -324,6 +324,18 @@ def test_replay_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
         assert "log" in str(result.exception)
 
 
+def test_replay_names_the_line_that_is_no_whole_event(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    driver = Driver(path)
+    driver.request(3)
+    driver.log.close()
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*whole[:2], b'[["arrived",1]]\n', *whole[2:]]))
+    for more in ([], ["--policy", "round_robin"]):
+        result = CliRunner().invoke(app, ["replay", str(path), *more])
+        assert result.exit_code != 0 and "line 3: " in str(result.exception)
+
+
 def test_replay_leaves_out_a_line_that_a_kill_has_cut(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     driver = Driver(path)
