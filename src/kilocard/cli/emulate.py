@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
+from kilocard.cli.profile_file import read_profile
 from kilocard.cli.running import raise_file_limit
-from kilocard.core.errors import SpecError, UsageError
 from kilocard.emulator.serve import serve
 from kilocard.emulator.settings import DEFAULT_MODEL, Settings
 from kilocard.net.loop import run
-from kilocard.perf.builtin import BUILTIN, SMALL_FAST, builtin
-from kilocard.perf.profile import Profile
+from kilocard.perf.builtin import BUILTIN, SMALL_FAST
 
 
 def emulate(
@@ -67,7 +64,7 @@ def emulate(
     """
     settings = Settings(
         models=tuple(model or [DEFAULT_MODEL]),
-        profile=_profile(profile),
+        profile=read_profile(profile),
         max_num_seqs=max_num_seqs,
         kv_tokens=kv_tokens,
         max_num_batched_tokens=max_num_batched_tokens,
@@ -78,17 +75,3 @@ def emulate(
     )
     raise_file_limit()  # a thousand engines listen on a thousand sockets, and each has connections
     run(serve(settings, host=host, port=port, count=count, load_time=load_time))
-
-
-def _profile(name: str) -> Profile:
-    """A built-in one, or a YAML file."""
-    path = Path(name)
-    if name in BUILTIN or not (path.suffix or path.exists()):
-        return builtin(name)
-    try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"--profile {name}: {error}") from None
-    if not isinstance(data, dict):
-        raise SpecError(f"{name}: a profile is a mapping of keys to values")
-    return Profile.from_mapping(data.get("profile", data))

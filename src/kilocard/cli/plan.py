@@ -14,8 +14,9 @@ import typer
 
 from kilocard.cli.model_source import model_source
 from kilocard.cli.output import notes, print_json
-from kilocard.cli.plan_input import engine_model, lengths, read_profile, read_topology, write_cluster
+from kilocard.cli.plan_input import engine_model, lengths, read_topology, write_cluster
 from kilocard.cli.plan_page import show, written_note
+from kilocard.cli.profile_file import read_profile
 from kilocard.core.errors import UsageError
 from kilocard.engines.tuning import PLANNED, tuning
 from kilocard.perf.gpus import gpu as find_gpu

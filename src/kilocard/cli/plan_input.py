@@ -1,4 +1,4 @@
-"""What `kilocard plan` reads and writes beside its options: profiles, topologies, the cluster file."""
+"""What `kilocard plan` reads and writes beside its options: topologies, the cluster file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 import yaml
 
 from kilocard.cli.model_source import CONFIG, ModelSource
-from kilocard.core.errors import SpecError, UsageError
-from kilocard.perf.builtin import BUILTIN
-from kilocard.perf.profile import Profile
+from kilocard.core.errors import UsageError
 from kilocard.planner.demand import USUAL_INPUT, USUAL_OUTPUT
 from kilocard.planner.topology import Topology, parse_topology
 from kilocard.spec.dump import dump
@@ -32,19 +30,6 @@ def lengths(inputs: str | None, outputs: str | None) -> tuple[Length, Length]:
         Fixed(USUAL_INPUT) if inputs is None else read_length(inputs),
         Fixed(USUAL_OUTPUT) if outputs is None else read_length(outputs),
     )
-
-
-def read_profile(name: str) -> Profile:
-    """A built-in one, or a YAML or JSON file. SpecError lists every problem of the file."""
-    if name in BUILTIN:
-        return BUILTIN[name]
-    try:
-        data = yaml.safe_load(_text(Path(name), f"profile (built in are {', '.join(BUILTIN)})"))
-    except yaml.YAMLError as error:
-        raise SpecError(f"{name}: not YAML ({error})") from error
-    if not isinstance(data, dict):
-        raise SpecError(f"{name}: a profile is a mapping of keys (docs/emulator.md)")
-    return Profile.from_mapping(data)
 
 
 def read_topology(path: Path) -> Topology:

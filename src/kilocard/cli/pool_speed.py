@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kilocard.cli.model_source import model_source
-from kilocard.cli.plan_input import read_profile
+from kilocard.cli.profile_file import read_profile
 from kilocard.core.errors import PlanError, UsageError
 from kilocard.engines.flags import arguments
 from kilocard.engines.registry import engine as find_engine

@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
+from datetime import date
 from typing import Any, Self
 
 from kilocard.core.errors import SpecError
@@ -124,7 +125,11 @@ class Profile:
         # YAML 1.1 takes 4e-8 for text, unlike JSON and everybody who writes it
         numbers = {name for name, each in known.items() if each.type != "str"}
         data = {
-            key: float(value) if key in numbers and isinstance(value, str) and _POWER_OF_TEN.fullmatch(value) else value
+            str(key): float(value)
+            if key in numbers and isinstance(value, str) and _POWER_OF_TEN.fullmatch(value)
+            else value.isoformat()  # YAML makes a date of what looks like one
+            if isinstance(value, date)
+            else value
             for key, value in data.items()
         }
         needed = [name for name, each in known.items() if each.default is MISSING]
@@ -151,7 +156,7 @@ def _problems(data: Mapping[str, Any]) -> list[str]:
                 found.append(f"{where}: {value!r} is not a whole number, 1 or more")
         elif key in _TEXTS:
             if not isinstance(value, str) or (key == "name" and not value):
-                found.append(f"{where}: {value!r} is not a text")
+                found.append(f"{where}: {value!r} is not a text; put it in quotes")
         elif key in _STEPS:
             if not number or value < 0:
                 found.append(f"{where}: {value!r} is not a number of steps, 0 or more")

@@ -24,7 +24,10 @@ MOST_REPLICAS = 100_000
 
 #: names of pools stand in file names, Kubernetes objects and metrics
 POOL_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
-POOL_NAME_ADVICE = "use letters, digits, dots, - and _ (at most 100); the public name belongs under models"
+POOL_NAME_ADVICE = (
+    "use letters, digits, dots, - and _ (at most 100), a letter or digit first and last; the public name belongs under "
+    "models"
+)
 #: public names of models, and names of tenants: any printable text without space at its ends
 NAME = r"[^\s\x00-\x1f\x7f\ud800-\udfff](?:[^\x00-\x1f\x7f\ud800-\udfff]{0,198}[^\s\x00-\x1f\x7f\ud800-\udfff])?"
 NAME_ADVICE = "use up to 200 printable characters, without space at either end"

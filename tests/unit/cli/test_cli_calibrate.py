@@ -174,11 +174,11 @@ def test_what_the_run_can_not_tell_comes_from_the_roofline(tmp_path: Path) -> No
 
 
 def test_the_emulator_takes_the_profile(sweep: Path, tmp_path: Path) -> None:
-    from kilocard.cli.emulate import _profile
+    from kilocard.cli.profile_file import read_profile
 
     out = tmp_path / "p.yaml"
     calibrate(sweep, "--out", out)
-    assert _profile(str(out)).provenance == "measured"
+    assert read_profile(str(out)).provenance == "measured"
     with pytest.raises(SpecError):
         Profile.from_mapping({**replace(CPU_SMOL).to_mapping(), "speed": 1})
 
