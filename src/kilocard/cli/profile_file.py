@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import yaml
@@ -29,6 +30,7 @@ def read_profile(name: str) -> Profile:
     if not isinstance(inner, dict):
         raise SpecError(f"{name}: a profile is a mapping of keys (docs/emulator.md)")
     try:
-        return Profile.from_mapping(inner)
+        # YAML makes a date of what looks like one
+        return Profile.from_mapping({k: v.isoformat() if isinstance(v, date) else v for k, v in inner.items()})
     except SpecError as error:
         raise SpecError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None

@@ -20,7 +20,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
-from datetime import date
 from typing import Any, Self
 
 from kilocard.core.errors import SpecError
@@ -127,8 +126,6 @@ class Profile:
         data = {
             str(key): float(value)
             if key in numbers and isinstance(value, str) and _POWER_OF_TEN.fullmatch(value)
-            else value.isoformat()  # YAML makes a date of what looks like one
-            if isinstance(value, date)
             else value
             for key, value in data.items()
         }
