@@ -244,13 +244,21 @@ def test_a_slow_reader_holds_its_engine_back_and_no_buffer_grows(files: Files) -
 
     async def story() -> None:
         async with secured(files, script) as setup:
-            reader, writer = await connect(setup, files.client(), limit=1024)
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else the kernel may hold 32 MB for it
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", setup.gateway.port))
+            reader, writer = await asyncio.open_connection(
+                sock=sock, ssl=files.client(), server_hostname="127.0.0.1", limit=1024
+            )
             writer.write(request(BODY[:-1] + b',"stream":true}'))
             await reader.readuntil(b"\r\n\r\n")
             await asyncio.sleep(0.4)
             held = sent
             await asyncio.sleep(0.3)
             assert sent == held < 16_000_000, "the engine is paused"
+            (connection,) = setup.gateway.plane.connections
+            assert connection.transport.get_write_buffer_size() < 1_000_000
             got = bytearray()
             while not got.endswith(b"0\r\n\r\n"):
                 got += await reader.read(1 << 20)
