@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -13,6 +14,8 @@ from kilocard.core.errors import UpstreamError
 from kilocard.core.reading import GatewayReading, together
 from kilocard.core.signals import Phase
 from kilocard.net.client import fetch
+
+log = logging.getLogger("kilocard.controller")
 
 #: seconds that a gateway may take to answer
 PATIENCE = 0.8
@@ -78,9 +81,13 @@ class AdminPages:
             if answer.status != 200:
                 raise UpstreamError(f"it answers {answer.status}: is that an admin address?")
             self._heard[url] = _Heard(self._clock(), _decode(answer.body))
-            self._problems.pop(url, None)
+            if self._problems.pop(url, None) is not None:
+                log.info("gateway %s answers now", url)
         except (UpstreamError, msgspec.MsgspecError) as error:
-            self._problems[url] = error.message if isinstance(error, UpstreamError) else str(error)
+            problem = error.message if isinstance(error, UpstreamError) else str(error)
+            if url not in self._problems:
+                log.warning("gateway %s does not answer, asked again each second: %s", url, problem)
+            self._problems[url] = problem
             heard = self._heard.get(url)
             if heard is not None and self._clock() - heard.at > FORGET_S:
                 del self._heard[url]
