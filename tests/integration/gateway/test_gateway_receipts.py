@@ -122,8 +122,8 @@ def test_a_wait_is_in_the_receipt() -> None:
     run(story())
 
 
-@pytest.mark.parametrize(("patience", "attempts"), [(0.2, 1), (5.0, 3)])
-def test_a_wait_after_a_failure_is_a_wait_too(patience: float, attempts: int) -> None:
+@pytest.mark.parametrize(("patience", "attempts"), [(0.2, {1, 2}), (5.0, {3})])
+def test_a_wait_after_a_failure_is_a_wait_too(patience: float, attempts: set[int]) -> None:
     """It is in the receipt, and in what the log, the ledger, the metrics and the spans are told, whether a further
     attempt follows or none."""
     told: list[tuple[float, float]] = []
@@ -135,7 +135,7 @@ def test_a_wait_after_a_failure_is_a_wait_too(patience: float, attempts: int) ->
             )
             said = receipt(await ask(setup))
             ((held, total),) = told
-            assert len(said["attempts"]) == attempts and said["held"]
+            assert len(said["attempts"]) in attempts and said["held"]
             assert said["held_s"] == pytest.approx(held, abs=2e-3) and 0.1 < held <= total
 
     run(story())
