@@ -95,10 +95,16 @@ def test_a_miss_within_the_error_of_a_measurement_adds_no_replica_and_is_told() 
     assert sharper.choice.replicas > 9, "an objective that was asked for is not missed by a fifth"
 
 
+STEPS = [0.85 + 0.05 * step for step in range(8)]
+
+
 @pytest.mark.parametrize("ttft", [None, 0.1])
-def test_a_faster_replica_never_needs_more_of_them_and_a_higher_rate_never_fewer(ttft: float | None) -> None:
-    speeds = [0.85 + 0.05 * step for step in range(8)]
-    by_speed = [settled(asked(9.0 * EACH, faster(REPLICA, each - 1), ttft)).choice.replicas for each in speeds]
-    by_rate = [settled(asked(each * 9.0 * EACH, ttft=ttft)).choice.replicas for each in speeds]
-    assert all(more >= fewer for more, fewer in pairwise(by_speed)) and by_speed[0] > by_speed[-1]
-    assert all(fewer <= more for fewer, more in pairwise(by_rate)) and by_rate[0] < by_rate[-1]
+def test_a_faster_replica_never_needs_more_of_them(ttft: float | None) -> None:
+    counts = [settled(asked(9.0 * EACH, faster(REPLICA, each - 1), ttft)).choice.replicas for each in STEPS]
+    assert all(more >= fewer for more, fewer in pairwise(counts)) and counts[0] > counts[-1]
+
+
+@pytest.mark.parametrize("ttft", [None, 0.1])
+def test_a_higher_rate_never_needs_fewer(ttft: float | None) -> None:
+    counts = [settled(asked(each * 9.0 * EACH, ttft=ttft)).choice.replicas for each in STEPS]
+    assert all(fewer <= more for fewer, more in pairwise(counts)) and counts[0] < counts[-1]
