@@ -98,7 +98,7 @@ class Passing:
                 return True
             data = data[sent:]
         self._transport.write(data)
-        self.straight = not self._transport.get_write_buffer_size()
+        self.straight = send is not None and not self._transport.get_write_buffer_size()
         return True
 
     def _find(self, gap: float) -> None:

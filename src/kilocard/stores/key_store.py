@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from kilocard.core.errors import StoreError
-from kilocard.stores.embedded import read_only
+from kilocard.stores.embedded import file_of, read_only
 from kilocard.tenancy.keys import Key, digest_of
 
 _KEYS = "SELECT hash, tenant, expires, revoked IS NOT NULL FROM api_keys"
@@ -47,16 +47,15 @@ class KeyStore:
             store.close()
 
     def _look(self) -> tuple[Key, ...] | None:
-        try:
-            info = self._path.stat()
-        except FileNotFoundError:
+        file = file_of(self._path)
+        if file is None:
             if self._had_keys:
-                raise StoreError(f"{self._path} is gone") from None
+                raise StoreError(f"{self._path} is gone")
             return None
-        if self._file != (info.st_dev, info.st_ino):
+        if self._file != file:
             self.close()
             self._open = read_only(self._path)
-            self._file = info.st_dev, info.st_ino
+            self._file = file
         store = self._open
         assert store is not None
         # Changes with each commit of anybody else, a ledger's for example, and costs next to nothing to ask for.

@@ -10,12 +10,22 @@ import signal
 import sys
 from pathlib import Path
 
-from stub_engine import StubEngine, answer, hang, run
+from stub_engine import Asked, Script, StubEngine, Wire, answer, hang, run
 from worker_processes import alive, port_is_free, workers_over
 
 from kilocard.core.errors import UpstreamError
 from kilocard.dispatch.replay import check
 from kilocard.workers.hand import GOODBYE
+
+
+def answers_when(done: asyncio.Event) -> Script:
+    """Engines that have a request until then."""
+
+    async def slow(asked: Asked, wire: Wire) -> None:
+        await done.wait()
+        await answer(asked, wire)
+
+    return slow
 
 
 def test_two_workers_answer_on_one_port_and_count_as_one_gateway(tmp_path: Path) -> None:
@@ -167,12 +177,7 @@ def run_longer(body) -> None:  # type: ignore[no-untyped-def]  # any coroutine
 def test_a_killed_supervisor_leaves_no_process_and_running_requests_finish(tmp_path: Path) -> None:
     async def body() -> None:
         done = asyncio.Event()
-
-        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
-            await done.wait()
-            await answer(asked, wire)
-
-        async with workers_over(tmp_path, slow) as workers:
+        async with workers_over(tmp_path, answers_when(done)) as workers:
             asking = asyncio.ensure_future(workers.chat())
 
             async def there() -> bool:
@@ -201,12 +206,7 @@ def test_a_killed_supervisor_leaves_no_process_and_running_requests_finish(tmp_p
 def test_sigterm_drains_all_workers(tmp_path: Path) -> None:
     async def body() -> None:
         done = asyncio.Event()
-
-        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
-            await done.wait()
-            await answer(asked, wire)
-
-        async with workers_over(tmp_path, slow) as workers:
+        async with workers_over(tmp_path, answers_when(done)) as workers:
             asking = [asyncio.ensure_future(workers.chat()) for _ in range(6)]
 
             async def there() -> bool:
@@ -362,12 +362,7 @@ def test_a_worker_that_dies_again_and_again_is_told_of_and_the_others_serve_on(t
 def test_a_worker_that_is_told_to_end_drains_and_gets_a_successor(tmp_path: Path) -> None:
     async def body() -> None:
         done = asyncio.Event()
-
-        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
-            await done.wait()
-            await answer(asked, wire)
-
-        async with workers_over(tmp_path, slow) as workers:
+        async with workers_over(tmp_path, answers_when(done)) as workers:
             asking = await workers.on_all(12)
             pid = (await workers.workers())[0]["pid"]
             os.kill(pid, signal.SIGTERM)
@@ -398,12 +393,7 @@ def test_a_hangup_that_goes_to_all_processes_is_a_reload_and_ends_no_worker(tmp_
 
     async def body() -> None:
         done = asyncio.Event()
-
-        async def slow(asked, wire) -> None:  # type: ignore[no-untyped-def]  # a Script
-            await done.wait()
-            await answer(asked, wire)
-
-        async with workers_over(tmp_path, slow) as workers:
+        async with workers_over(tmp_path, answers_when(done)) as workers:
             asking = await workers.on_all(6)
             before = [row["pid"] for row in await workers.workers()]
             for pid in [*before, workers.process.pid]:
