@@ -171,6 +171,7 @@ class ClientConnection(ClientWriter):
     def pause_writing(self) -> None:
         self.paused = True
         self.since = self.plane.clock()
+        self._unsent = self.transport.get_write_buffer_size()
         if self.current is not None:
             self.current.client_paused(True)
 
@@ -202,24 +203,27 @@ class ClientConnection(ClientWriter):
 
     # -- the end
 
+    def takes(self) -> bool:
+        """Whether the client has taken something since the last look, of what had been written then."""
+        before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
+        return self._unsent < before
+
     def check(self, now: float) -> None:
         """Called about once a second: whoever does nothing for too long makes room."""
         limits = self.plane.limits
-        unsent = self.transport.get_write_buffer_size()
-        if unsent < self._unsent:  # slow, but it reads
+        if self.takes():  # slow, but it reads
             if self.current is not None:
                 if self.paused:
                     self.current.last_at = now  # its replica can say nothing until then
             elif not (self._lingering or self._framer.in_message):
                 self.since = now
-        self._unsent = unsent
         waited = now - self.since
         if self._closing:
             if waited > (LINGER_SECONDS if self._lingering else self.plane.timeouts.idle):
                 self.transport.abort()
         elif self.current is not None:  # the exchange keeps its own time; a next request's begins when it has ended
             self._pace.begin(now, self._framer.body_bytes)
-        elif self.paused or (unsent and not self._framer.in_message):
+        elif self.paused or (self._unsent and not self._framer.in_message):
             if waited > self.plane.timeouts.idle:
                 self.transport.abort()
         elif self._framer.in_message:

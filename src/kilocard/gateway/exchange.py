@@ -387,10 +387,12 @@ class Exchange(ClientSide):
             if now - self.sent_at > limit:
                 self._time_out(Fault.FIRST_TOKEN, f"no first token within {limit:.1f} s")
         elif self.phase == STREAMING and now - self._last_sign() > timeouts.idle:
-            if self.paused:
-                self.client.abort()  # connection_lost reports it as gone
-            else:
+            if not self.paused:
                 self._time_out(Fault.IDLE, f"nothing for {timeouts.idle:g} s in the middle of the answer")
+            elif self.client.takes():  # since the last look, which may be as long ago
+                self.last_at = now
+            else:
+                self.client.abort()  # connection_lost reports it as gone
         comment = self.plane.keep_alive_comment
         if comment and self.inbound.stream and self.phase < STREAMING and now - self.written_at > comment:
             if not self._head_sent:
