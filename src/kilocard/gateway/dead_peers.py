@@ -1,13 +1,18 @@
-"""Clients that vanish without a word: a cable, a NAT that forgot, a machine that lost power.
+"""Clients that are gone without our reading of it.
 
-Such a connection is half open: nothing comes, not even its end. The kernel finds out; a listening socket's options
-are those of the connections that it accepts (Linux), so this costs nothing per connection.
+Who vanishes without a word (a cable, a NAT that forgot, a machine without power) leaves a connection half open: nothing
+comes, not even its end. The kernel finds out; a listening socket's options are those of the connections that it accepts
+(Linux), so this costs nothing per connection. Who says goodbye while we do not read is known to the kernel as well.
 """
 
 from __future__ import annotations
 
+import select
 import socket
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: a client that says nothing is asked after this many seconds, then this often, and is gone after so many silences
 IDLE, EVERY, SILENCES = 30, 10, 3
@@ -30,3 +35,14 @@ def notice_dead_peers(listener: Socket, patience: float) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             listener.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def hung_up(transport: asyncio.BaseTransport) -> bool:
+    """Whether the client has ended its side, though it sent more than was read of it; False where nobody can tell."""
+    end = getattr(select, "POLLRDHUP", 0)
+    lent = transport.get_extra_info("socket") or transport.get_extra_info("below")
+    if not end or lent is None or lent.fileno() < 0:
+        return False
+    poll = select.poll()
+    poll.register(lent.fileno(), end)
+    return bool(poll.poll(0))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kilocard.core.errors import CapacityError, KilocardError, RequestTimeout
 from kilocard.gateway.arrival import Arrival
 from kilocard.gateway.client_writer import ClientWriter
+from kilocard.gateway.dead_peers import hung_up
 from kilocard.gateway.framing import RequestFramer
 from kilocard.gateway.local_answer import turned_away
 from kilocard.gateway.pace import Pace
@@ -154,6 +155,8 @@ class ClientConnection(ClientWriter):
         """Clients of an inference API don't half-close: the end of their side means that they are gone."""
         if self.current is not None:
             self.transport.abort()
+        else:
+            self.send_posted()  # answers of our own are whole already
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -223,6 +226,8 @@ class ClientConnection(ClientWriter):
                 self.transport.abort()
         elif self.current is not None:  # the exchange keeps its own time; a next request's begins when it has ended
             self._pace.begin(now, self._framer.body_bytes)
+            if self._reading_paused and hung_up(self.transport):  # else we would read of it
+                self.transport.abort()
         elif self.paused or (self._unsent and not self._framer.in_message):
             if waited > self.plane.timeouts.idle:
                 self.transport.abort()

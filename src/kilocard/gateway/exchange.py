@@ -18,7 +18,7 @@ from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, Up
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.client_side import ClientSide
 from kilocard.gateway.ends import Ends
-from kilocard.gateway.gathering import DOUBTFUL, MAX_GATHERED, RETRYABLE, declined
+from kilocard.gateway.gathering import DOUBTFUL, EARLY_ERROR, MAX_GATHERED, RETRYABLE, declined
 from kilocard.gateway.heads import ResponseHead
 from kilocard.gateway.outcome import outcome
 from kilocard.gateway.passing import Passing
@@ -272,10 +272,14 @@ class Exchange(ClientSide):
         if relay is not None:
             started = relay.content
             data = relay.feed(data)
-            if not started and relay.content:
-                self._first_content(now)
-            elif started:
+            if started:
                 self._pace.observe(now - self._last_sign())
+            elif relay.content:
+                self._first_content(now)
+            elif relay.error:  # comments beside it say nothing
+                self.drop_upstream()
+                self.failed(*EARLY_ERROR)
+                return
         elif self.phase == WAITING:
             self._first_content(now)
         elif self._ends is not None:
@@ -285,9 +289,6 @@ class Exchange(ClientSide):
             self._upstream.passing = self._pass_by(now) if relay.steady else None
         if data:
             self._write(data)
-        elif relay is not None and relay.error and not relay.content:
-            self.drop_upstream()
-            self.failed(Fault.STATUS, 500, "the replica sent an error event before any content")
 
     def _pass_by(self, now: float) -> Passing:
         passing = self._passing
@@ -318,7 +319,10 @@ class Exchange(ClientSide):
                 return
         if relay is not None:
             rest = relay.finish()
-            if not relay.content:
+            if self.phase == WAITING:
+                if relay.error and not relay.content:
+                    self.failed(*EARLY_ERROR)
+                    return
                 # An empty stream is an answer too, if a strange one.
                 self._first_content(self.plane.clock())
             if rest:

@@ -15,6 +15,8 @@ RETRYABLE: Final = frozenset({429, 500, 502, 503, 504})
 _SAYS_WHY: Final = frozenset({400, 404, 503})
 #: statuses of answers that are looked at before the client gets them
 DOUBTFUL: Final = RETRYABLE | _SAYS_WHY
+#: how a stream fails that begins with an engine's error event
+EARLY_ERROR: Final = (Fault.STATUS, 500, "the replica sent an error event before any content")
 
 
 def declined(status: int, body: bytes) -> Fault | None:

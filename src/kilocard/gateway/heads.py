@@ -154,7 +154,7 @@ def read_request_head(raw: bytes, version: str = "1.1") -> RequestHead:
         elif do == _REQUEST_ID:
             request_id = line[len(name) + 1 :].strip()
         elif do == _EXPECT:
-            expects = line[len(name) + 1 :].strip().lower() == b"100-continue"
+            expects = line[len(name) + 1 :].strip().lower() == b"100-continue" and version == "1.1"  # RFC 9110 §10.1.1
         elif do == _BEARER:
             authorization = line[len(name) + 1 :].strip()
             credentials += line + b"\r\n"

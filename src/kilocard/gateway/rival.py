@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, UpstreamError
 from kilocard.dispatch.events import Failed, Fault, HedgeFailed, HedgeWon
-from kilocard.gateway.gathering import MAX_GATHERED, RETRYABLE, declined
+from kilocard.gateway.gathering import EARLY_ERROR, MAX_GATHERED, RETRYABLE, declined
 from kilocard.gateway.phase import WAITING
 from kilocard.gateway.poison import suspected
 from kilocard.wire.relay import EventRelay
@@ -106,7 +106,7 @@ class Rival:
             if relay.content:
                 self._win()
             elif relay.error:
-                self._fail(Fault.STATUS, 500, "the replica sent an error event before any content")
+                self._fail(*EARLY_ERROR)
         elif head.stream:
             self._win()
         elif self._size > MAX_GATHERED:
@@ -127,6 +127,12 @@ class Rival:
         self.connection = None
         head = self._head
         assert head is not None
+        relay = self._relay
+        if relay is not None:
+            relay.finish()  # an event without the blank line behind it is read as well
+            if relay.error and not relay.content:
+                self._fail(*EARLY_ERROR)
+                return
         fault = None if head.stream else declined(head.status, b"".join(self._gathered))
         if fault is not None:
             self._fail(fault, head.status, f"the replica answered {head.status}")

@@ -221,4 +221,4 @@ class TlsConnection(asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "socket":  # whoever wrote to it would write plain text
             return default
-        return self.transport.get_extra_info(name, default)
+        return self.transport.get_extra_info("socket" if name == "below" else name, default)

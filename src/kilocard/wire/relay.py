@@ -33,7 +33,7 @@ class EventRelay:
     def __init__(self, hide_usage: bool) -> None:
         self.hide_usage = hide_usage
         self.content = False
-        #: [DONE], or what other shapes have in its place, has come
+        #: [DONE], or what other shapes have in its place, has come; what comes behind it is framing
         self.done = False
         self.error = False
         self.events = 0
@@ -54,8 +54,8 @@ class EventRelay:
                 and b"message_stop" not in data  # to be looked at, as `read` knows what ends a stream
             ):
                 self.events += data.count(b"\n\n")
-                self.done = data.endswith(b"data: [DONE]\n\n")
-                if self.done:
+                if data.endswith(b"data: [DONE]\n\n"):
+                    self.done = True
                     self.events -= 1
                 return data
         if self._raw:
@@ -68,11 +68,20 @@ class EventRelay:
         return self.content and not self._tail
 
     def finish(self) -> bytes:
-        """The engine's response is complete: what is still here belongs to it."""
-        out = b"".join(self._held) + self._tail
+        """The engine's response is complete: what is still here belongs to it.
+
+        An event that its engine ended with the response, without a blank line, is read like any other.
+        """
+        out: list[bytes] = []
+        tail, self._tail = self._tail, b""
+        if tail:
+            self._event(tail, out)
+        return self._release() + b"".join(out)
+
+    def _release(self) -> bytes:
+        held = b"".join(self._held)
         self._held.clear()
-        self._tail = b""
-        return out
+        return held
 
     def restart(self) -> None:
         """Another replica begins again: forget what the first one said (nothing of it was content)."""
@@ -93,7 +102,8 @@ class EventRelay:
         self._tail = data[start:]
         if len(self._tail) > MAX_EVENT:
             self._raw = self.content = True
-            out.append(self.finish())
+            out.append(self._release() + self._tail)
+            self._tail = b""
         return b"".join(out)
 
     def _event(self, event: bytes, out: list[bytes]) -> None:
@@ -102,7 +112,9 @@ class EventRelay:
             out.append(event)
             return
         meaning = read(data)
-        self.done = meaning.last
+        last = meaning.last
+        if last:
+            self.done = True
         if meaning.usage is not None:
             self.usage = meaning.usage if self.usage is None else self.usage.merged(meaning.usage)
         if meaning.error:
@@ -110,12 +122,12 @@ class EventRelay:
         if meaning.only_usage and self.hide_usage:
             return
         if self.content:
-            if not (meaning.only_usage or self.done):
+            if not (meaning.only_usage or last):
                 self.events += 1
             out.append(event)
         elif (meaning.content and not self.error) or self._held_bytes + len(event) > MAX_PREAMBLE:
             self.content = True
-            self.events = 0 if self.done else 1
+            self.events = 0 if last else 1
             out.extend(self._held)
             out.append(event)
             self._held.clear()

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from stub_engine import ROLE, STREAM_HEAD, Asked, Wire, answer, chunk, delta, gateway_over, hang, run
+from stub_engine import PATIENT, ROLE, STREAM_HEAD, Asked, Wire, answer, chunk, delta, gateway_over, hang, run
 
 from kilocard.spec.model import HoldSpec, ModelSpec
 
@@ -55,6 +55,24 @@ def test_1_the_engine_sees_the_client_go_within_a_second(phase: str, how: str) -
             replica = setup.gateway.plane.dispatcher.snapshot(setup.gateway.plane.clock())["replicas"][0]
             assert replica["state"] == "ready", "a client that leaves is no fault of the replica"
             writer.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("requests", [2, 17, 60])
+def test_1_behind_many_more_requests_the_clients_end_is_seen(requests: int) -> None:
+    """Nothing is read of a connection on which too many requests wait already; its end is behind what is not read."""
+
+    async def story() -> None:
+        async with gateway_over(hang, timeouts=PATIENT) as setup:
+            _, writer = await setup.raw()
+            writer.write(request(stream=False) * requests)
+            while not setup.engines[0].asked:
+                await asyncio.sleep(0.005)
+            writer.close()
+            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 5)  # it is looked for once a second
+            await setup.settles()
+            assert len(setup.engines[0].asked) == 1, "what waited behind it is asked of nobody"
 
     run(story())
 

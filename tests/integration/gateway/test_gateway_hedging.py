@@ -139,6 +139,23 @@ def test_a_failure_of_either_does_not_reach_the_client(stream: bool, failure: Sc
     run(story())
 
 
+def test_a_second_attempt_that_ends_with_an_error_event_is_no_answer() -> None:
+    """Its event has no blank line behind it, so only the end of the response tells."""
+
+    async def fails(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE + b'data: {"error":{"code":500}}') + END)
+
+    async def story() -> None:
+        script = first_then(slowest, fails)
+        async with gateway_over(script, script, model=hedged()) as setup:
+            response = await setup.chat(stream=True)
+            assert response.status == 200 and response.body == ROLE + delta("hel") + delta("lo") + STOP + DONE
+            seen = await page(setup)
+            assert (count(seen, "sent"), count(seen, "failed")) == (1, 1)
+
+    run(story())
+
+
 def test_when_both_fail_the_client_gets_one_error() -> None:
     async def story() -> None:
         script = first_then(dies_late, first_then(dies_late, dies_late))

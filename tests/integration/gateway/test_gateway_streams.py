@@ -29,7 +29,7 @@ from stub_engine import (
     whole,
 )
 
-from kilocard.spec.model import GatewaySpec, Timeouts
+from kilocard.spec.model import GatewaySpec, ModelSpec, Timeouts
 
 TEXT = ROLE + delta("he") + delta("读🙂") + delta('"usage": [DONE]') + STOP
 
@@ -339,6 +339,46 @@ def test_a_replica_that_fails_after_done_has_said_all(dies: bool) -> None:
             assert response.status == 200 and response.body == ROLE + delta("hel") + STOP + DONE
             page = setup.gateway.plane.telemetry.registry.render().decode()
             assert 'outcome="ok"} 1' in page
+
+    run(story())
+
+
+FAILURE = b'data: {"error":{"message":"no memory","code":500}}'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b": ping\n\n" + FAILURE + b"\n\n", ROLE + b": ping\n\n" + FAILURE + b"\n\n", FAILURE + b"\n", ROLE + FAILURE],
+    ids=["behind a comment", "behind preamble and comment", "without a blank line", "without any line end"],
+)
+def test_12_an_early_error_event_is_seen_however_it_is_packed(said: bytes) -> None:
+    async def story() -> None:
+        async def script(asked: Asked, wire: Wire) -> None:
+            await wire.send(STREAM_HEAD + chunk(said) + END)
+
+        turns = ModelSpec("m", {"p": 1}, policy="round_robin")
+        async with gateway_over(script, answer, model=turns) as setup:
+            for _ in range(2):  # one begins at either replica
+                response = await setup.chat(stream=True)
+                assert response.status == 200 and response.body.endswith(DONE)
+                assert b"error" not in response.body
+            assert setup.engines[0].asked, "the one that fails was never asked"
+
+    run(story())
+
+
+@pytest.mark.parametrize("behind", [b": bye\n\n", delta("more")])
+def test_a_replica_that_fails_behind_what_it_says_after_done_has_said_all(behind: bytes) -> None:
+    async def story() -> None:
+        async def script(asked: Asked, wire: Wire) -> None:
+            await wire.send(STREAM_HEAD + chunk(ROLE + delta("hel")) + chunk(DONE))
+            await wire.send(chunk(behind))
+            await asyncio.sleep(0.1)
+            wire.reset()
+
+        async with gateway_over(script) as setup:
+            response = await setup.chat(stream=True)
+            assert response.body == ROLE + delta("hel") + DONE + behind
 
     run(story())
 

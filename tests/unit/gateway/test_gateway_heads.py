@@ -108,6 +108,12 @@ def test_what_is_read_of_a_request(spelling: int) -> None:
     assert (nothing.authorization, nothing.api_key, nothing.credentials) == (None, None, b"")
 
 
+def test_an_http_1_0_client_waits_for_no_100() -> None:
+    """RFC 9110 §10.1.1: the expectation is to be ignored, since it would read the 100 as the answer."""
+    raw = b"POST / HTTP/1.0\r\nexpect: 100-continue\r\ncontent-length: 2"
+    assert not read_request_head(raw, "1.0").expects_continue
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [(b"2.5", 2.5), (b" 30 ", 30.0), (b"0.001", 0.001), (b"0", None), (b"0.0", None), (b"-1", None), (b"inf", None),

@@ -261,3 +261,34 @@ def test_usage_is_found_in_a_part_of_an_answer() -> None:
 )
 def test_what_is_no_usage_is_none(part: bytes) -> None:
     assert part_usage(part) is None
+
+
+@pytest.mark.parametrize("behind", [b": bye\n\n", USAGE, HELLO])
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_comes_behind_done_takes_nothing_back(behind: bytes, apart: bool) -> None:
+    relay = EventRelay(hide_usage=False)
+    pieces = [ROLE, HELLO, DONE, behind] if apart else [ROLE + HELLO + DONE + behind]
+    assert b"".join(relay.feed(piece) for piece in pieces) == ROLE + HELLO + DONE + behind
+    assert relay.done
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
+def test_a_last_event_without_its_blank_line_is_read_too(ending: bytes) -> None:
+    relay = EventRelay(hide_usage=True)
+    assert relay.feed(ROLE + HELLO + USAGE[:-2] + ending) + relay.finish() == ROLE + HELLO
+    assert (relay.usage, relay.events) == (Usage(7, 3, 4), 1)
+
+    relay = EventRelay(hide_usage=True)
+    assert relay.feed(ROLE) + relay.feed(HELLO[:-2] + ending) + relay.finish() == ROLE + HELLO[:-2] + ending
+    assert relay.content
+
+    relay = EventRelay(hide_usage=True)
+    failed = event(error={"message": "x", "code": 500})[:-2] + ending
+    assert relay.feed(ROLE + failed) + relay.finish() == ROLE + failed
+    assert relay.error and not relay.content
+
+
+def test_the_rest_of_an_event_that_passed_unread_is_not_read() -> None:
+    relay = EventRelay(hide_usage=True)
+    long = USAGE[:-2] + b" " * MAX_EVENT
+    assert relay.feed(long) + relay.feed(b"x") + relay.finish() == long + b"x"
