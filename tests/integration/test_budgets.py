@@ -181,3 +181,26 @@ def test_a_killed_process_loses_what_it_settled_since_its_last_write_and_no_more
     # One second between writes, and half of one for a busy machine to write.
     due = max(count for at, count in seen if at < killed - 1.5)
     assert due <= saved <= seen[-1][1] + 5
+
+
+def test_a_fault_that_nobody_foresaw_forgets_nothing_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "s.db"
+
+    def fault(*_: object) -> dict[BudgetKey, int]:
+        raise TypeError("of no store's making")
+
+    async def story() -> None:
+        errors: list[int] = []
+        async with kept(path, errors) as (book, keeper):
+            use(book, 10)
+            with monkeypatch.context() as broken:
+                broken.setattr(SqliteBudgets, "add", fault)
+                await keeper.save()
+            assert len(errors) == 1 and "TypeError, a fault" in caplog.text
+            await keeper.save()
+            assert len(errors) == 1
+        assert SqliteBudgets(path).load(NOON)[DAY] == 10
+
+    asyncio.run(story())

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 from shared_limits import Fleet, fleet, scope
 
+from kilocard.stores import redis_keeper
 from kilocard.stores.redis_limits import RedisLimits
+from kilocard.stores.redis_link import RedisLink, connect
+from kilocard.stores.redis_url import RedisUrl
 from kilocard.tenancy.limits import Denied
 from redis_server import Caller, RedisServer
 
@@ -69,6 +72,28 @@ def test_what_was_not_used_comes_back_for_all(server: RedisServer) -> None:
             assert await three.burst(scope(tokens_per_day=1500), 30, prompt=100) == 5
 
     asyncio.run(main())
+
+
+def test_a_fault_that_nobody_foresaw_is_said_and_another_attempt_made(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = [LookupError("of no store's making")]
+
+    async def connected(url: RedisUrl, on_lost: Callable[[str], None]) -> RedisLink:
+        if faults:
+            raise faults.pop()
+        return await connect(url, on_lost)
+
+    async def main() -> None:
+        monkeypatch.setattr(redis_keeper, "connect", connected)
+        limits = RedisLimits(server.url)
+        await limits.start()
+        assert "LookupError, a fault" in caplog.text and limits.status().errors == 1
+        while not limits.status().up:
+            await asyncio.sleep(0.01)
+        await limits.close()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_every_gateway_shows_what_all_use(server: RedisServer) -> None:

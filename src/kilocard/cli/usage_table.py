@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 from rich.table import Table
@@ -25,15 +23,17 @@ def as_dict(by: tuple[str, ...], line: Line) -> dict[str, Any]:
 
 
 def as_csv(by: tuple[str, ...], lines: list[Line]) -> str:
-    """RFC 4180: texts in quotes, figures without. A text that a spreadsheet would run gets an apostrophe before it."""
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
-    writer.writerow((*by, *FIGURES))
+    """RFC 4180: texts in quotes, figures without; what is not known is an empty field. A text that a spreadsheet would
+    run gets an apostrophe before it."""
+    rows = [",".join(map(_quoted, (*by, *FIGURES)))]
     for line in lines:
-        names = [f"'{name}" if name.startswith(_FORMULA) else name for name in line.group]
-        figures = [("" if value is None else value) for value in _figures(line)]
-        writer.writerow((*names, *figures))
-    return out.getvalue()
+        names = [_quoted(f"'{name}" if name.startswith(_FORMULA) else name) for name in line.group]
+        rows.append(",".join((*names, *("" if value is None else str(value) for value in _figures(line)))))
+    return "".join(f"{row}\r\n" for row in rows)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
 
 
 def show(by: tuple[str, ...], lines: list[Line]) -> None:

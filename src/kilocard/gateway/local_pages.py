@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -44,7 +45,8 @@ def _page(plane: Plane, arrival: Arrival) -> tuple[int, bytes]:
         raise MethodNotAllowed(f"{path.decode()} takes POST.")
     if arrival.method in (b"GET", b"HEAD"):
         if path == MODELS or path.startswith(MODELS + b"/"):
-            return 200, _models(plane, arrival, path[len(MODELS) + 1 :].decode("utf-8", "replace"))
+            # Clients write a name with slashes, or beyond ASCII, in percents.
+            return 200, _models(plane, arrival, unquote_to_bytes(path[len(MODELS) + 1 :]).decode("utf-8", "replace"))
         if path in HEALTH:
             return 200, b'{"status":"ok"}'
         if path == READY:

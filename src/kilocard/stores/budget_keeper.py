@@ -71,19 +71,20 @@ class BudgetKeeper:
                 await self.save()
 
     async def save(self) -> None:
-        """Write what is unsaved and take in what others wrote. Never raises StoreError."""
+        """Write what is unsaved and take in what others wrote. Never raises."""
         book = self._book
         unsaved = book.take_unsaved()
         wall = self._wall()
         today = periods(wall).day
         try:
             totals = await asyncio.to_thread(self._exchange, unsaved, wall, self._read_on != today)
-        except StoreError as error:
+        except Exception as error:  # whatever it is: what was used must not be forgotten, and later it may work
             book.put_back(unsaved)
             self._on_error()
             if not self._failing:  # once for each outage
                 self._failing = True
-                log.warning("%s Limits are kept in memory until it can be used again.", error.message)
+                said = error.message if isinstance(error, StoreError) else f"{type(error).__name__}, a fault."
+                log.warning("%s Limits are kept in memory until it can be used again.", said)
             return
         if self._failing:
             self._failing = False

@@ -133,10 +133,11 @@ class Keeper:
                 await self._join(link)
                 while link.up:
                     await self._beat(link)
-            except StoreError as error:
+            except Exception as error:  # whatever it is: a later attempt may go well, and no attempt never does
+                reason = error.message if isinstance(error, StoreError) else f"{type(error).__name__}, a fault"
                 if self._link is not None:
-                    self._link.drop(error.message)
-                self._lost(error.message)
+                    self._link.drop(reason)
+                self._lost(reason)
             self._limits.errors += 1
             self._first.set()
             self._link = None
@@ -158,7 +159,7 @@ class Keeper:
         log.warning(
             "Shared limits (%s) can't be used: %s. Until they can, this gateway decides alone, with its part of each "
             "limit: one of %d.",
-            limits.url.name, reason, limits.gateways,
+            limits.url.name, reason.rstrip("."), limits.gateways,
         )  # fmt: skip
 
     async def _join(self, link: RedisLink) -> None:

@@ -192,8 +192,8 @@ async def connect(url: RedisUrl, on_lost: Callable[[str], None]) -> RedisLink:
             await link.ask(command("SELECT", url.database), CONNECT)
     except TimeoutError as error:
         raise StoreError(f"no connection within {CONNECT:g} s") from error
-    except OSError as error:
-        raise StoreError(f"no connection: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that no DNS could carry
+        raise StoreError(f"no connection: {getattr(error, 'strerror', None) or error}") from error
     except BaseException:
         link.drop("")
         raise

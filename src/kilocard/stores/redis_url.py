@@ -34,11 +34,14 @@ def parse(url: str) -> RedisUrl:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 6379
+        host.encode("idna")  # raises a ValueError for what no name server could be asked
         database = int(parts.path.strip("/") or "0")
         query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
         authority, required = query.pop("ssl_ca_certs", None), query.pop("ssl_cert_reqs", "required")
-    except ValueError as error:
-        raise _wrong("it is no redis:// URL") from error
+    except ValueError:
+        raise _wrong("it is no redis:// URL") from None  # some of these errors repeat a part of the password
+    if parts.fragment or database < 0:
+        raise _wrong("it is no redis:// URL")
     if query:
         raise _wrong(f"after the question mark there may be {_QUERY}")
     if required not in {"required", "none"}:
@@ -60,4 +63,7 @@ def parse(url: str) -> RedisUrl:
 
 
 def _wrong(why: str) -> UsageError:
-    return UsageError(f"gateway.limit_store: {why}; write redis://[user:password@]host:port/0")
+    return UsageError(
+        f"gateway.limit_store: {why}; write redis://[user:password@]host:port/0 (in user and password # as %23, / as "
+        "%2F, ? as %3F, % as %25)"
+    )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from stub_engine import (
@@ -343,6 +344,22 @@ def test_mt_05_a_model_name_of_any_kind_leaves_our_page_whole() -> None:
             models = {sample.labels["model"] for sample in page.samples if "model" in sample.labels}
             assert models == {"m", "other"}
             assert len(page.samples) <= before + 3, "one more series of requests, one of refusals"
+
+    run(story())
+
+
+def test_a_model_is_found_by_its_name_as_clients_write_it_in_a_path() -> None:
+    """OpenAI's clients write `/` as %2F there, and all that is not ASCII in percents."""
+    name = "Qwen/Qwen2.5 千 50%"
+
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            spec = setup.gateway.spec
+            setup.gateway.reload(replace(spec, models={**spec.models, name: ModelSpec(name, {"p": 1})}))
+            for written in (quote(name, safe=""), quote(name)):
+                found = await fetch(f"{setup.url}/v1/models/{written}", timeout=2)
+                assert (found.status, json.loads(found.body)["id"]) == (200, name)
+            assert (await fetch(f"{setup.url}/v1/models/m%2", timeout=2)).status == 404
 
     run(story())
 

@@ -96,6 +96,12 @@ def test_any_name_survives_csv(name: str) -> None:
     assert row["model"].removeprefix("'") == name.removeprefix("'") and len(row) == 1 + len(FIGURES)
 
 
+def test_a_figure_that_is_not_known_is_an_empty_field_and_no_text() -> None:
+    """COPY … CSV and typed readers take "" for a text, where a number has to be."""
+    text = as_csv((), [ONE._replace(group=(), ttft_sum=0.0, ttft_count=0)])
+    assert text.splitlines()[1].endswith(",") and '"' not in text.splitlines()[1]
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -33,6 +33,11 @@ def test_tls_checks_certificates_unless_told_not_to() -> None:
     [
         "redis://u:hidden@h:port/0",
         "redis://u:hidden@h/zero",
+        "redis://u:hidden@h/-1",
+        "redis://u:hidden@a..b/0",
+        f"redis://u:hidden@{'long' * 16}/0",
+        "redis://:12#hidden@h:6379/0",
+        "redis://u:hidden#1@h:6379/0",
         "redis://u:hidden@h/0?db=1",
         "redis://u:hidden@h/0?ssl_cert_reqs=none",
         "rediss://u:hidden@h/0?ssl_cert_reqs=perhaps",
