@@ -44,6 +44,8 @@ class ClientWriter(Posting):
         the end of the body."""
         if framing is None:
             self.keep_alive = False
+        if not self.request_id:
+            self.request_id = self.plane.new_request_id()
         if self.headers:
             block = without_limits(block) + self.headers
         self.write(
@@ -67,13 +69,8 @@ class ClientWriter(Posting):
                 % (block, self.request_id, len(body), self._connection_header(), body)
             )
 
-    def write_error(self, error: KilocardError, body: bytes, headers: bytes = b"") -> None:
-        block = status_line(error.http_status) + b"content-type: application/json\r\n" + headers
-        if error.http_status == 401:
-            block += ASK_FOR_KEY if error.code == "missing_api_key" else REFUSED_KEY
-        if error.retry_after is not None:
-            block += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after))
-        self.write_whole(block, body)
+    def write_error(self, error: KilocardError, body: bytes) -> None:
+        self.write_whole(error_block(error), body)
 
     def close_after_write(self) -> None:
         self.keep_alive = False
@@ -85,3 +82,13 @@ class ClientWriter(Posting):
         if not self.keep_alive:
             return b"connection: close\r\n"
         return b"" if self.can_chunk else b"connection: keep-alive\r\n"
+
+
+def error_block(error: KilocardError, headers: bytes = b"") -> bytes:
+    """Status line and headers of an error's answer."""
+    block = status_line(error.http_status) + b"content-type: application/json\r\n" + headers
+    if error.http_status == 401:
+        block += ASK_FOR_KEY if error.code == "missing_api_key" else REFUSED_KEY
+    if error.retry_after is not None:
+        block += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after))
+    return block

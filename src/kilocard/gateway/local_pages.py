@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from kilocard.core.errors import KilocardError, MethodNotAllowed, NotFound
+from kilocard.gateway.client_writer import error_block
 from kilocard.gateway.heads import status_line
 from kilocard.gateway.local_answer import LocalAnswer, answered, turned_away
 from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
@@ -29,14 +30,21 @@ def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> 
     try:
         status, body = _page(plane, arrival)
     except KilocardError as error:
-        body = b"" if arrival.method == b"HEAD" else error_body(error)  # a body would be read as the next answer's head
-        client.write_error(error, body, b"allow: POST\r\n" if error.http_status == 405 else b"")
+        block = error_block(error, b"allow: POST\r\n" if error.http_status == 405 else b"")
+        _write(client, arrival, block, error_body(error))
         turned_away(plane, client, error, arrival)
     else:
-        client.write_whole(status_line(status) + _JSON, b"" if arrival.method == b"HEAD" else body)
+        _write(client, arrival, status_line(status) + _JSON, body)
         if plane.on_answer and arrival.path not in PROBES:  # probes would be most of a log
             answered(plane, LocalAnswer(client, arrival, status))
     client.next_request(plane.clock())
+
+
+def _write(client: ClientConnection, arrival: Arrival, block: bytes, body: bytes) -> None:
+    if arrival.method == b"HEAD":  # a body would be read as the next answer's head; its length is said all the same
+        client.write_head(block, b"content-length: %d\r\n" % len(body))
+    else:
+        client.write_whole(block, body)
 
 
 def _page(plane: Plane, arrival: Arrival) -> tuple[int, bytes]:

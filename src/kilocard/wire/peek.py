@@ -44,15 +44,20 @@ def peek(body: bytes) -> Peek:
     limited = limit >= 0 and not endless
     return Peek(
         model,
-        stream in _TRUE if type(stream) is str else bool(stream),
+        stream if type(stream) is bool else _true(stream),
         limit if limited else max(limit, DEFAULT_OUTPUT_TOKENS),
-        type(options) is dict and options.get("include_usage") is True,
+        type(options) is dict and _true(options.get("include_usage")),
         options is not msgspec.UNSET,
         limited,
         1
         if fields.n is None and fields.best_of is None and fields.n_cmpl is None
         else min(max(1, *(_whole(count) or 1 for count in (fields.n, fields.best_of, fields.n_cmpl))), MOST_TOKENS),
     )
+
+
+def _true(value: object) -> bool:
+    """A flag as the most generous engine reads it."""
+    return value in _TRUE if type(value) is str else bool(value)
 
 
 def _whole(value: object) -> int | None:

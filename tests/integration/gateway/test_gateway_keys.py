@@ -58,6 +58,25 @@ def test_a_refused_head_request_leaves_no_body_behind() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("path", [b"/v1/models", b"/v1/models/m", b"/v1/nothing", b"/v1/chat/completions", b"/health"])
+def test_a_head_request_gets_the_head_of_the_same_get(path: bytes) -> None:
+    """RFC 9110 §8.6: a Content-Length is that of the body which a GET would have got, or none."""
+
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            heads = []
+            for method in (b"GET ", b"HEAD "):
+                reader, writer = await setup.raw()
+                writer.write(method + path + b" HTTP/1.1\r\nhost: x\r\nx-request-id: one\r\nconnection: close\r\n\r\n")
+                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+                heads.append(head)
+                assert bool(body) == (method == b"GET ")
+                writer.close()
+            assert heads[0] == heads[1]
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     "connection", ["authorization", "Authorization, x-api-key", "keep-alive, X-API-KEY", "close, authorization"]
 )

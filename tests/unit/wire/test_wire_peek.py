@@ -28,6 +28,13 @@ def test_stream_is_read_as_engines_read_it(body: bytes, stream: bool) -> None:
     assert peek(body).stream is stream
 
 
+@pytest.mark.parametrize(
+    ("flag", "wants"), [("true", True), ("1", True), ('"true"', True), ("false", False), ("0", False), ("null", False)]
+)
+def test_usage_is_wanted_by_whatever_engines_read_as_true(flag: str, wants: bool) -> None:
+    assert peek(b'{"stream_options":{"include_usage":%b}}' % flag.encode()).wants_usage is wants
+
+
 def test_the_newer_limit_wins_and_nonsense_is_left_to_the_engine() -> None:
     assert peek(b'{"max_tokens":5,"max_completion_tokens":7}').output_tokens == 7
     assert peek(b'{"max_tokens":-1}').output_tokens == peek(b"{}").output_tokens
