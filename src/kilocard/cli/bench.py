@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from kilocard.bench.accepted import Endpoint
 from kilocard.bench.form import Form
@@ -199,7 +198,7 @@ def bench(
             check_folder(out)
         comparison = compare_runs(*compare, as_json=json, html=None if out is None else out / "compare.html")
         if comparison.worse:
-            notes.print(f"[red]B must not pass for as good as A: {escape('; '.join(comparison.worse))}[/]")
+            notes.print(f"B must not pass for as good as A: {'; '.join(comparison.worse)}", style="red")
             raise typer.Exit(1)
         return
     if url is None:
@@ -227,13 +226,13 @@ def bench(
     results, measured, failed = session.measure()
     if out is not None:
         write_files(out, results, measured)
-        notes.print(f"Written: {out}/results.json, requests.jsonl, report.html", markup=False)
+        notes.print(f"Written: {out}/results.json, requests.jsonl, report.html")
     if json:
         print_json(results)
     else:
         show(results)
     if failed is not None:
-        notes.print(f"[red]{escape(failed)}[/]")
+        notes.print(failed, style="red")
         raise typer.Exit(1)
 
 

@@ -34,7 +34,7 @@ def compare_runs(a: Path, b: Path, *, as_json: bool = False, html: Path | None =
             html.write_text(compare_html(comparison, first, second), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{html}: {error.strerror or error}") from None
-        notes.print(f"Written: {html}", markup=False)
+        notes.print(f"Written: {html}")
     if as_json:
         print_json(comparison)
     else:

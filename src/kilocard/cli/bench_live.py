@@ -11,8 +11,6 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rich.markup import escape
-
 from kilocard.bench.document import PointResult
 from kilocard.bench.measuring import Progress
 from kilocard.bench.point import EngineSample
@@ -57,10 +55,10 @@ class BenchLive:
     def phase(self, text: str) -> None:
         self._phase, self._since, self._now, self._arrivals, self._rate = text, time.monotonic(), "", (0.0, 0), 0.0
         if not notes.is_terminal:
-            notes.print(escape(text))
+            notes.print(text)
 
     def note(self, text: str) -> None:
-        self._print(f"[yellow]{escape(text)}[/]")
+        self._print(text, "yellow")
 
     def tick(self, progress: Progress, window: Window, sample: EngineSample | None) -> None:
         then, before = self._arrivals
@@ -79,16 +77,16 @@ class BenchLive:
 
     def measured(self, point: PointResult, load: str) -> None:
         if not self._rows:
-            self._print(f"[dim]{_row([name for name, _ in _COLUMNS])}[/]")
+            self._print(_row([name for name, _ in _COLUMNS]), "dim")
         self._rows += 1
-        self._print(escape(_row(_cells(point, load))))
+        self._print(_row(_cells(point, load)))
 
     # ---- the screen
 
-    def _print(self, text: str) -> None:
+    def _print(self, text: str, style: str | None = None) -> None:
         if notes.is_terminal:
             notes.file.write(_CLEAR)
-        notes.print(text, no_wrap=True, overflow="ignore", crop=False)
+        notes.print(text, style=style, no_wrap=True, overflow="ignore", crop=False)
 
     def _show(self) -> None:
         while not self._over.wait(PERIOD_S):

@@ -105,9 +105,10 @@ def calibrate(
             show(found)
             if checked:
                 show_checked(checked)
-    notes.print(f"written to {out}", markup=False)
+    notes.print(f"written to {out}")
     if run_dir is not None and profile.error is not None and profile.error > DOUBTFUL:
         notes.print(
-            f"[yellow]The profile misses half of the measured numbers by more than {profile.error:.0%}: measure again, "
-            "longer and on an idle machine, before you plan with it.[/]"
+            f"The profile misses half of the measured numbers by more than {profile.error:.0%}: measure again, "
+            "longer and on an idle machine, before you plan with it.",
+            style="yellow",
         )

@@ -7,7 +7,6 @@ from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from kilocard.bench.document import Results
@@ -51,12 +50,12 @@ def check(runs: Sequence[Path], profile: Profile) -> list[Checked]:
 
 
 def show_checked(checked: Sequence[Checked]) -> None:
-    results.print("\n[bold]Loads that were not fitted: seen → modelled[/]")
+    results.print("\nLoads that were not fitted: seen → modelled", style="bold")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("run", "load", *_COLUMNS):
         table.add_column(column, justify="left" if column in {"run", "load"} else "right")
     for each in checked:
-        table.add_row(escape(each.run), escape(each.label), *cells(each.seen, each.modelled))
+        table.add_row(each.run, each.label, *cells(each.seen, each.modelled))
     results.print(table)
 
 

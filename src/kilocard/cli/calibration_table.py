@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
-from rich.markup import escape
 from rich.table import Table
 
 from kilocard.cli.output import results
@@ -47,7 +46,7 @@ def show(found: Calibrated) -> None:
     table.add_column("")
     for point in found.points:
         reason = point.measurement.left_out
-        table.add_row(escape(point.measurement.label), *_cells(point), f"not in the fit: {reason}" if reason else "")
+        table.add_row(point.measurement.label, *_cells(point), f"not in the fit: {reason}" if reason else "")
     results.print(table)
     if profile.error is not None:
         results.print(f"Median error of these numbers: {profile.error:.1%}.")
@@ -61,7 +60,7 @@ def show_modelled(profile: Profile) -> None:
         table.add_row(meaning, key, _time(getattr(profile, key)))
     results.print(table)
     if profile.error is not None:
-        results.print(f"Expected error: {profile.error:.0%}. {profile.note}", markup=False)
+        results.print(f"Expected error: {profile.error:.0%}. {profile.note}")
 
 
 def modelled_page(profile: Profile) -> str:
@@ -142,7 +141,7 @@ def _yaml(profile: Profile) -> str:
 
 
 def _table(title: str) -> Table:
-    results.print(f"[bold]{escape(title)}[/]")
+    results.print(title, style="bold")
     return Table(box=None, pad_edge=False, header_style="bold")
 
 

@@ -53,11 +53,9 @@ def control(
         server = Server(Pages(lambda: one.controller, one.registry), idle_timeout=30.0)
         if place is not None:
             await server.start(*place)
-            notes.print(f"controller http://{place.host}:{server.port}/scaling /metrics /healthz", markup=False)
+            notes.print(f"controller http://{place.host}:{server.port}/scaling /metrics /healthz")
         stop = asyncio.ensure_future(stopping.wait())
-        lead = asyncio.ensure_future(
-            one.lead(lambda who: notes.print(f"{who}: this controller stands by", markup=False))
-        )
+        lead = asyncio.ensure_future(one.lead(lambda who: notes.print(f"{who}: this controller stands by")))
         await asyncio.wait({stop, lead}, return_when=asyncio.FIRST_COMPLETED)
         if lead.done():
             lead.result()
@@ -65,7 +63,7 @@ def control(
             stopping.on_hangup(reloader.ask)
             if spec.gateway.watch:
                 reloader.watch()
-            notes.print(f"controlling {', '.join(spec.pools)} ({backend}) for {', '.join(urls)}", markup=False)
+            notes.print(f"controlling {', '.join(spec.pools)} ({backend}) for {', '.join(urls)}")
             await stop
             notes.print("Stopping (Ctrl-C again ends at once) …")
             await reloader.close()

@@ -25,7 +25,7 @@ def decision_lines(path: Path) -> Iterator[Any]:
         with unpacked(path) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    notes.print(f"{path}: line {number} is cut off and left out: was the gateway killed?", markup=False)
+                    notes.print(f"{path}: line {number} is cut off and left out: was the gateway killed?")
                     return
                 try:
                     yield decode(line)

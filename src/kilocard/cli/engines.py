@@ -36,4 +36,4 @@ def engines(
         table.add_row(each.name, each.effort, each.throughput, each.fits, each.cost)
     results.print(table)
     for each in CHOICES:
-        results.print(f"{each.name}: {each.reason}", markup=False)
+        results.print(f"{each.name}: {each.reason}")

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 #: replicas that are all shown, and how many of more
 FEW = 40
@@ -72,7 +72,7 @@ def pools_table(replicas: Sequence[dict[str, Any]]) -> Table:
         kv = [replica["kv_usage"] for replica in its if replica["kv_usage"] is not None]
         ages = [replica["age_s"] for replica in its if replica["age_s"] is not None]
         table.add_row(
-            escape(pool),
+            pool,
             f"{len(its):,}",
             f"{ready:,}",
             f"{sum(replica['in_flight'] for replica in its):,}",
@@ -95,15 +95,15 @@ def replicas_table(replicas: Sequence[dict[str, Any]], width: int) -> Table:
         colour = COLOURS.get(replica["state"], "dim")
         kv, age = replica["kv_usage"], replica["age_s"]
         cells = [
-            escape(replica["id"]),
-            f"[{colour}]{replica['state']}[/]",
+            replica["id"],
+            Text(replica["state"], style=colour),
             str(replica["in_flight"]),
             _number(replica["running"]),
             _number(replica["waiting"]),
             "?" if kv is None else f"{kv:.0%}",
             "?" if age is None else f"{age:.1f} s",
-            escape((replica["url"] or "").removeprefix("http://")),
-            escape(replica["reason"] or replica.get("scrape_error", "")),
+            (replica["url"] or "").removeprefix("http://"),
+            replica["reason"] or replica.get("scrape_error", ""),
         ]
         if narrow:
             del cells[7]

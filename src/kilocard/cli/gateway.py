@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from kilocard.cli import running
 from kilocard.cli.output import notes
@@ -38,7 +37,7 @@ def gateway(
     digests: Digests = {}
     spec = file.read(digests)
     for warning in exposures(spec):
-        notes.print(f"[yellow]{escape(warning)}[/]")
+        notes.print(warning, style="yellow")
     started_by_nobody = [pool.name for pool in spec.pools.values() if not pool.exists]
 
     async def main(stopping: running.Stopping) -> None:
@@ -48,12 +47,12 @@ def gateway(
         stopping.on_hangup(one.reloader.ask)
         await one.start()
         scheme = "http" if spec.gateway.tls is None else "https"
-        notes.print(f"gateway {scheme}://{_show(spec.gateway.listen, one.port)}/v1", markup=False)
-        notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz", markup=False)
+        notes.print(f"gateway {scheme}://{_show(spec.gateway.listen, one.port)}/v1")
+        notes.print(f"admin   http://{_show(spec.gateway.admin, one.admin_port)}/state /metrics /readyz")
         if started_by_nobody:
             names = ", ".join(started_by_nobody)
             notes.print(
-                f"[yellow]No endpoints for {names}: `kilocard up` or `kilocard control` starts their replicas.[/]"
+                f"No endpoints for {names}: `kilocard up` or `kilocard control` starts their replicas.", style="yellow"
             )
         await stopping.wait()
         notes.print("Draining (Ctrl-C again ends at once) …")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from kilocard.cli.output import notes, print_json, printable, results
@@ -74,13 +73,13 @@ def create(
         path = _path(spec, store)
         with _opened(path) as opened:
             key_table.add(opened, row)
-        notes.print(f"Stored in {path} (hash only).", markup=False, soft_wrap=True)
+        notes.print(f"Stored in {path} (hash only).", soft_wrap=True)
     if json:
         print_json({"tenant": tenant, "key": key, **_shown(row, "none" if no_store else "store")})
         return
     print(key)
     notes.print("That is the key; it is not shown again. For the cluster file, where you keep no store:\n")
-    notes.print(yaml_text({"tenants": {tenant: {"keys": [row.hash]}}}), markup=False, soft_wrap=True, end="")
+    notes.print(yaml_text({"tenants": {tenant: {"keys": [row.hash]}}}), soft_wrap=True, end="")
 
 
 @app.command(name="list")
@@ -93,14 +92,14 @@ def list_(cluster: ClusterOption = None, store: StoreOption = None, json: JsonOp
         print_json({"store": str(path), "keys": found})
         return
     if not found:
-        notes.print(f"No keys in {path}.", markup=False, soft_wrap=True)
+        notes.print(f"No keys in {path}.", soft_wrap=True)
         return
     table = Table(box=None, header_style="bold")
     for column in ("id", "tenant", "name", "created", "expires", "revoked", "source", "hash"):
         table.add_column(column)
     for key in found:
         cells = [key[column.header] or "–" for column in table.columns]  # type: ignore[index]  # headers are text here
-        table.add_row(*(escape(printable(cell)) for cell in [*cells[:-1], cells[-1][: len(PREFIX) + 8] + "…"]))
+        table.add_row(*(printable(cell) for cell in [*cells[:-1], cells[-1][: len(PREFIX) + 8] + "…"]))
     results.print(table)
 
 
@@ -128,7 +127,7 @@ def revoke(
         if wanted.lower() in (row.id, row.hash):
             with _opened(path) as opened:
                 key_table.revoke(opened, row.id, now)
-            notes.print(f"Revoked {row.id} of {row.tenant}.", markup=False)
+            notes.print(f"Revoked {row.id} of {row.tenant}.")
             return
     for key in [] if spec is None else _in_files(spec):
         if key["hash"] == wanted.lower():
@@ -139,7 +138,6 @@ def revoke(
                 )
             notes.print(
                 f"Revoked a key of {key['tenant']}; take its hash out of the {key['source'].replace('_', ' ')} too.",
-                markup=False,
             )
             return
     raise NotFound(

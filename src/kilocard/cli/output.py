@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+# Square brackets are not markup: most of what is printed has others' words in it, and an engine's log line can have
+# brackets as it likes. What is to be coloured within a line says markup=True and escapes what is not ours.
 #: progress, warnings, errors
-notes = Console(stderr=True, highlight=False)
+notes = Console(stderr=True, highlight=False, markup=False)
 #: results for people; a pipe has no width, so tables need not be squeezed into 80 columns
-results = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+results = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160)
 
 
 def print_json(document: Any) -> None:

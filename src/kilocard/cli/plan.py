@@ -191,7 +191,7 @@ def _say(question: Question, model: str, rng: Random, *, write: Path | None, jso
         raise
     if write is not None:
         write_cluster(write, cluster(found, model=model), note=written_note(found))
-        notes.print(f"{write} written: kilocard gateway {write}", markup=False)
+        notes.print(f"{write} written: kilocard gateway {write}")
     if json:
         print_json(document(found, model=model))
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import yaml
 from rich.table import Table
+from rich.text import Text
 
 from kilocard.cli.output import results
 from kilocard.perf.memory import Memory
@@ -24,17 +25,15 @@ _COLUMNS = ("GPU", "layout", "replicas", "GPUs", "$/h", "$/M tokens", "TTFT", "T
 
 def show(plan: Plan, *, model: str) -> None:
     choice, question = plan.choice, plan.question
-    results.print(f"[bold]{plan.advice.verdict.value}[/bold]: {what(choice)}")
+    results.print(Text.assemble((plan.advice.verdict.value, "bold"), f": {what(choice)}"))
     lines(plan.advice.reasons)
     for warning in plan.warnings:
-        results.print(f"  [yellow]![/yellow] {escape(warning)}", soft_wrap=True)
+        results.print(Text.assemble(("  !", "yellow"), f" {warning}"), soft_wrap=True)
 
     heading("What to run")
-    results.print(engine_command(question, choice, model=model), markup=False, soft_wrap=True)
+    results.print(engine_command(question, choice, model=model), soft_wrap=True)
     results.print()
-    results.print(
-        yaml.safe_dump(dump(cluster(plan, model=model)), sort_keys=False, allow_unicode=True).rstrip(), markup=False
-    )
+    results.print(yaml.safe_dump(dump(cluster(plan, model=model)), sort_keys=False, allow_unicode=True).rstrip())
 
     if plan.placement is not None:
         heading("Which GPUs of a machine")
@@ -51,9 +50,7 @@ def show(plan: Plan, *, model: str) -> None:
     heading("What else there is")
     _alternatives(plan)
     if plan.split is not None:
-        results.print(
-            f"prefill and decode apart: {'worth a trial' if plan.split.pays else 'not worth it here'}", markup=False
-        )
+        results.print(f"prefill and decode apart: {'worth a trial' if plan.split.pays else 'not worth it here'}")
         lines(plan.split.reasons)
     if len(plan.growth) > 1:
         heading("How it grows")
@@ -105,16 +102,12 @@ def what(choice: Candidate) -> str:
 
 
 def heading(text: str) -> None:
-    results.print(f"\n[bold]{text}[/bold]")
+    results.print(f"\n{text}", style="bold")
 
 
 def lines(texts: Iterable[str]) -> None:
     for text in texts:
-        results.print(f"  {text}", markup=False, soft_wrap=True)
-
-
-def escape(text: str) -> str:
-    return text.replace("[", "\\[")
+        results.print(f"  {text}", soft_wrap=True)
 
 
 def _expect(plan: Plan) -> None:

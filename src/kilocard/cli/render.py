@@ -62,13 +62,13 @@ def render(
     folder = Folder(out)
     if not check:
         folder.write(files)
-        notes.print(f"{len(files)} files in {out}", markup=False)
+        notes.print(f"{len(files)} files in {out}")
         return
     news = folder.news(files)
     for path, what_is in news.items():
-        notes.print(f"{path}: {what_is}", markup=False)
+        notes.print(f"{path}: {what_is}")
     if news:
-        notes.print("Out of date: run the same command without --check", markup=False)
+        notes.print("Out of date: run the same command without --check")
         raise typer.Exit(1)
 
 

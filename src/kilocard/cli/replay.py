@@ -43,8 +43,8 @@ def _show(parity: Parity) -> None:
         + ("all the same" if not parity.differing else f"{parity.differing} events were answered otherwise")
     )
     for case in parity.shown:
-        results.print(f"  line {case['line']}: {case['event']}", markup=False, soft_wrap=True)
-        results.print(f"    then {case['recorded']}\n    now  {case['replayed']}", markup=False, soft_wrap=True)
+        results.print(f"  line {case['line']}: {case['event']}", soft_wrap=True)
+        results.print(f"    then {case['recorded']}\n    now  {case['replayed']}", soft_wrap=True)
 
 
 def _show_what_if(other: WhatIf) -> None:
@@ -54,4 +54,4 @@ def _show_what_if(other: WhatIf) -> None:
         f"{other.not_sent} would have waited or been refused, {other.sent_instead} that did would have been sent"
     )
     for replica, (then, now) in sorted(other.replicas.items()):
-        results.print(f"  {replica}: {then} then, {now} with {other.policy}", markup=False, soft_wrap=True)
+        results.print(f"  {replica}: {then} then, {now} with {other.policy}", soft_wrap=True)

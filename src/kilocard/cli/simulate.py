@@ -168,7 +168,7 @@ def _progress(name: str, requests: int) -> Callable[[int], None]:
         now = monotonic()
         if now - said >= SAY_EVERY:
             said = now
-            notes.print(f"{name}: {requests - left:,} of {requests:,} requests", markup=False)
+            notes.print(f"{name}: {requests - left:,} of {requests:,} requests")
 
     return tell
 
@@ -196,4 +196,4 @@ def _write(folder: Path, document: dict[str, Any]) -> None:
         (folder / "report.html").write_text(report_html(document), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--out {folder}: {error.strerror or error}") from error
-    notes.print(f"{folder}/report.html and simulation.json written", markup=False)
+    notes.print(f"{folder}/report.html and simulation.json written")

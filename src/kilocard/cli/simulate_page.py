@@ -20,9 +20,9 @@ EVENTS = 12
 
 def show(document: Mapping[str, Any]) -> None:
     for line in told(document):
-        results.print(line, markup=False, soft_wrap=True)
+        results.print(line, soft_wrap=True)
     for name, pool in document["pools"].items():
-        results.print(f"  {name}: {pool['replicas']} × {pool['speed']}", markup=False, soft_wrap=True)
+        results.print(f"  {name}: {pool['replicas']} × {pool['speed']}", soft_wrap=True)
     table = Table(*COLUMNS, box=SIMPLE, pad_edge=False, collapse_padding=True)
     for column in table.columns:
         column.no_wrap = True
@@ -33,10 +33,10 @@ def show(document: Mapping[str, Any]) -> None:
     results.print(table)
     for name, found in document["policies"].items():
         for line in doubts(found):
-            results.print(f"  ! {name}: {line}", markup=False, soft_wrap=True)
+            results.print(f"  ! {name}: {line}", soft_wrap=True)
         _tenants(name, found["tenants"])
         for line in scaled(found["scaling"]):
-            results.print(f"{name}: {line}", markup=False, soft_wrap=True)
+            results.print(f"{name}: {line}", soft_wrap=True)
 
 
 def told(document: Mapping[str, Any]) -> list[str]:
@@ -131,10 +131,9 @@ def _requests(count: int) -> str:
 def _tenants(name: str, tenants: Mapping[str, Any] | None) -> None:
     if tenants is None:
         return
-    results.print(f"{name}: tenants, Jain's index {number(tenants['jain'] or 0.0)}", markup=False)
+    results.print(f"{name}: tenants, Jain's index {number(tenants['jain'] or 0.0)}")
     for tenant, its in tenants["by_name"].items():
         results.print(
             f"  {tenant}: {its['completed']:,} of {its['requests']:,} requests, {its['output_tokens']:,} tokens, "
             f"TTFT p95 {_seconds(its['ttft_s'], 'p95')}, {share(its['goodput_share'])} within SLO",
-            markup=False,
         )

@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from kilocard.cli import status_scaling
 from kilocard.cli.fleet_table import BUSY, COLOURS, FEW, WORST, choose, left_out, pools_table, replicas_table
@@ -77,7 +78,8 @@ def show(state: dict[str, Any], *, everyone: bool = False, pool: str | None = No
     ready = "[green]ready[/]" if gateway["ready"] else "[red]not ready[/]"
     results.print(
         f"gateway {ready}, up {gateway['uptime_s']:.0f} s, {gateway['in_flight']} requests under way, "
-        f"{gateway['held']} of them held, {gateway['connections']} connections"
+        f"{gateway['held']} of them held, {gateway['connections']} connections",
+        markup=True,
     )
     shared = gateway.get("limit_store")
     if shared is not None:
@@ -86,17 +88,18 @@ def show(state: dict[str, Any], *, everyone: bool = False, pool: str | None = No
             if shared["state"] == "shared"
             else f"[red]{shared['state']}[/]: {escape(shared['problem'])}"
         )
-        results.print(f"limits {how}, {shared['gateways']} gateways, {escape(shared['address'])}")
+        results.print(f"limits {how}, {shared['gateways']} gateways, {escape(shared['address'])}", markup=True)
     for worker in gateway.get("workers", ()):
         colour = COLOURS.get(worker["state"], "green" if worker["state"] == "serving" else "dim")
         results.print(
             f"worker {worker['worker']} [{colour}]{worker['state']}[/], pid {worker['pid']}, "
             f"up {worker['uptime_s']:.0f} s, {worker['in_flight'] or 0} requests under way, "
-            f"{worker['connections'] or 0} connections, {worker['restarts']} restarts"
+            f"{worker['connections'] or 0} connections, {worker['restarts']} restarts",
+            markup=True,
         )
     for model in state["models"]:
         pools = ", ".join(f"{name} ({weight})" for name, weight in model["pools"].items())
-        results.print(f"model [bold]{escape(model['id'])}[/]: {escape(pools)}, policy {model['policy']}")
+        results.print(f"model [bold]{escape(model['id'])}[/]: {escape(pools)}, policy {model['policy']}", markup=True)
     if pool is not None and pool not in {each["id"] for each in state["pools"]}:
         raise UsageError(f"there is no pool {pool!r}; there are {', '.join(each['id'] for each in state['pools'])}")
     replicas = [each for each in state["replicas"] if pool in (None, each["pool"])]
@@ -109,7 +112,7 @@ def show(state: dict[str, Any], *, everyone: bool = False, pool: str | None = No
         results.print(left_out(replicas, len(shown)))
     if scaling := state.get("scaling"):
         for line in status_scaling.lines(scaling):
-            results.print(line, soft_wrap=True)
+            results.print(line, markup=True, soft_wrap=True)
     if tenants := state.get("tenants"):
         results.print(_tenants(tenants))
 
@@ -124,11 +127,11 @@ def _tenants(tenants: list[dict[str, Any]]) -> Table:
             overflow="fold",
         )
     for tenant in tenants:
-        who = [escape(tenant["id"]), str(tenant["in_flight"]), f"{tenant['used_this_minute']:,}"]
+        who = [tenant["id"], str(tenant["in_flight"]), f"{tenant['used_this_minute']:,}"]
         for limit in tenant["limits"]:
             left = max(0, limit["of"] - limit["used"])
             colour = "red" if left == 0 else "yellow" if left < limit["of"] / 10 else "default"
-            numbers = [f"{limit['used']:,}", f"{limit['of']:,}", f"[{colour}]{left:,}[/]"]
-            table.add_row(*who, limit["limit"], escape(limit["model"]), *numbers)
+            numbers: list[str | Text] = [f"{limit['used']:,}", f"{limit['of']:,}", Text(f"{left:,}", style=colour)]
+            table.add_row(*who, limit["limit"], limit["model"], *numbers)
             who = ["", "", ""]
     return table

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.text import Text
 
 from kilocard.backends.base import ReplicaStatus
@@ -60,12 +59,12 @@ def up(
         spec = builtin(emulated or not has_llamacpp())
         if not emulated and not has_llamacpp():
             notes.print(
-                "[yellow]llama.cpp is not installed: these replicas are emulated and answer with filler text.[/]\n"
-                "For real answers: pip install 'kilocard\\[local]'"
+                "llama.cpp is not installed: these replicas are emulated and answer with filler text.", style="yellow"
             )
+            notes.print("For real answers: pip install 'kilocard[local]'")
         spec = listening_on(spec, port, admin_port)
     for warning in exposures(spec):
-        notes.print(f"[yellow]{escape(warning)}[/]")
+        notes.print(warning, style="yellow")
     running.run(lambda stopping: _main(spec, file, digests, stopping))
 
 
@@ -82,7 +81,7 @@ async def _main(spec: ClusterSpec, file: ClusterFile | None, digests: Digests, s
         await asyncio.gather(start, return_exceptions=True)
         return
     start.result()
-    notes.print(f"engine logs in {_short(one.log_dir)}", soft_wrap=True, markup=False)
+    notes.print(f"engine logs in {_short(one.log_dir)}", soft_wrap=True)
     news = asyncio.ensure_future(_tell_news(one))
     try:
         await asyncio.wait({news, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,12 +129,15 @@ def _welcome(one: LocalCluster) -> None:
     host = one.spec.gateway.listen.rpartition(":")[0]
     host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104  # only compared
     scheme = "http" if one.spec.gateway.tls is None else "https"
-    base = escape(f"{scheme}://{host}:{one.gateway.port}/v1")
-    model = escape(next(iter(one.spec.models)))
+    base = f"{scheme}://{host}:{one.gateway.port}/v1"
+    model = next(iter(one.spec.models))
     notes.print(
-        f"\n[bold]Ready:[/] {base} (OpenAI-compatible), models: {escape(', '.join(one.spec.models))}\n\n"
+        Text.assemble("\n", ("Ready:", "bold"), f" {base} (OpenAI-compatible), models: {', '.join(one.spec.models)}\n"),
+        soft_wrap=True,
+    )
+    notes.print(
         f"  curl {base}/chat/completions -H 'content-type: application/json' \\\n"
-        f'    -d \'{{"model": "{model}", "messages": \\[{{"role": "user", "content": "What is a GPU?"}}]}}\'\n\n'
+        f'    -d \'{{"model": "{model}", "messages": [{{"role": "user", "content": "What is a GPU?"}}]}}\'\n\n'
         f"  kilocard status --admin 127.0.0.1:{one.gateway.admin_port}\n",
         soft_wrap=True,  # commands are for copying
     )

@@ -21,7 +21,7 @@ from simulated_points import simulated_point
 def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """No terminal, as in a pipe or a CI log."""
     written = io.StringIO()
-    monkeypatch.setattr(bench_live, "notes", Console(file=written, width=200, force_terminal=False))
+    monkeypatch.setattr(bench_live, "notes", Console(file=written, width=200, markup=False, force_terminal=False))
     return written
 
 
@@ -44,7 +44,7 @@ def test_the_line_for_now_says_what_is_measured_and_what_the_engine_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written = io.StringIO()
-    monkeypatch.setattr(bench_live, "notes", Console(file=written, width=200, force_terminal=True))
+    monkeypatch.setattr(bench_live, "notes", Console(file=written, width=200, markup=False, force_terminal=True))
     monkeypatch.setattr(bench_live, "PERIOD_S", 0.001)
     window = SteadyWindow(8, 0.0, seconds=10.0)
     sample = EngineSample(3.0, running=8.0, waiting=4.0)

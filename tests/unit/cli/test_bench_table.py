@@ -17,7 +17,7 @@ from kilocard.core.errors import UsageError
 
 
 def printed(document: Results, width: int = 200) -> str:
-    console = Console(width=width, highlight=False)
+    console = Console(width=width, highlight=False, markup=False)
     with console.capture() as capture:
         show(document, console)
     return capture.get()

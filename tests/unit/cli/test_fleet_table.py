@@ -18,7 +18,7 @@ def replica(number: int, **said: Any) -> dict[str, Any]:
 
 
 def printed(table: object, width: int = 160) -> str:
-    console = Console(width=width, highlight=False)
+    console = Console(width=width, highlight=False, markup=False)
     with console.capture() as capture:
         console.print(table)
     return capture.get()
