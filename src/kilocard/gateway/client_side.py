@@ -46,10 +46,12 @@ class ClientSide:
         """`head`: the replica's, if it has sent one already."""
         self._send_head(_EVENT_STREAM if head is None else head.stream_block(), None)
 
-    def _send_head(self, block: bytes, length: int | None) -> None:
-        """Status and fields of a body that passes through; `length` None: not known."""
+    def _send_head(self, block: bytes, length: int | None, *, body: bool = True) -> None:
+        """Status and fields of a body that passes through, if there is one; `length` None: not known."""
         self._head_sent = True
-        if length is not None:
+        if not body:
+            self.client.write_head(block, b"")
+        elif length is not None:
             self.client.write_head(block, b"content-length: %d\r\n" % length)
         else:
             self._chunked = self.client.can_chunk

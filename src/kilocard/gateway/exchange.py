@@ -18,8 +18,8 @@ from kilocard.core.errors import CapacityError, KilocardError, UpstreamError, Up
 from kilocard.dispatch.events import Abandoned, Answered, Failed, Fault, Finished, FirstContent
 from kilocard.gateway.client_side import ClientSide
 from kilocard.gateway.ends import Ends
-from kilocard.gateway.gathering import DOUBTFUL, EARLY_ERROR, MAX_GATHERED, RETRYABLE, declined
-from kilocard.gateway.heads import ResponseHead
+from kilocard.gateway.gathering import DOUBTFUL, EARLY_ERROR, MAX_GATHERED, RETRYABLE, unfit, unfit_stream
+from kilocard.gateway.heads import NO_BODY, ResponseHead
 from kilocard.gateway.outcome import outcome
 from kilocard.gateway.passing import Passing
 from kilocard.gateway.phase import CONNECTING, DONE, HELD, RESERVING, STREAMING, WAITING
@@ -206,7 +206,8 @@ class Exchange(ClientSide):
             return
         self.relay = None
         self._gathered = []
-        if not (self._head_sent or status >= 400 or head.content_type.startswith(b"application/json")):
+        passes = status < 400 and not head.content_type.startswith(b"application/json")
+        if not self._head_sent and (passes or status in NO_BODY):
             self._release_gathered()  # audio, images, anything else: pass on as it comes
 
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
@@ -240,9 +241,9 @@ class Exchange(ClientSide):
                 self.failed(Fault.PROTOCOL, None, "the replica's stream is compressed, and nobody asked for that")
                 return
         elif self.relay is None:
-            self.relay = EventRelay(self.inbound.hide_usage)
+            self.relay = EventRelay(self.inbound.hide_usage, head.until_close(self._length))
         else:
-            self.relay.restart()
+            self.relay.restart(head.until_close(self._length))
         self.plane.tell(Answered(now, self.id, head.status))
         if not self._head_sent:
             self._send_stream_head(self._head)
@@ -310,19 +311,12 @@ class Exchange(ClientSide):
         self._upstream = None
         relay = self.relay
         assert self._head is not None
-        if self.status in DOUBTFUL and self._gathered is not None:
-            body = b"".join(self._gathered)
-            fault = declined(self.status, body)
-            if fault is not None:
-                self._failed_answer = (self._head, body) if fault is Fault.STATUS else None
-                self.failed(fault, self.status, f"the replica answered {self.status}")
-                return
         if relay is not None:
             rest = relay.finish()
+            if (failure := unfit_stream(relay)) is not None:
+                self.failed(*failure)
+                return
             if self.phase == WAITING:
-                if relay.error and not relay.content:
-                    self.failed(*EARLY_ERROR)
-                    return
                 # An empty stream is an answer too, if a strange one.
                 self._first_content(self.plane.clock())
             if rest:
@@ -331,6 +325,10 @@ class Exchange(ClientSide):
             self._end_body()
         elif self._gathered is not None:
             body = b"".join(self._gathered)
+            if (failure := unfit(self._head, self._length, body)) is not None:
+                self._failed_answer = (self._head, body) if failure[0] is Fault.STATUS else None
+                self.failed(*failure)
+                return
             self.usage = body_usage(body) if self.status < 400 else None
             self._answer(self._head, body)
         else:
@@ -427,7 +425,7 @@ class Exchange(ClientSide):
         gathered, self._gathered = self._gathered or [], None
         head = self._head
         assert head is not None
-        self._send_head(head.block, self._length)
+        self._send_head(head.block, self._length, body=self.status not in NO_BODY)
         now = self.plane.clock()
         self.plane.tell(Answered(now, self.id, self.status))
         self._first_content(now)  # status and length are out: there is no way back

@@ -81,6 +81,10 @@ ASK_FOR_KEY = b'www-authenticate: Bearer realm="kilocard"\r\n'
 REFUSED_KEY = b'www-authenticate: Bearer realm="kilocard", error="invalid_token"\r\n'
 
 
+#: answers that end with their head: no length, no chunks
+NO_BODY = frozenset({204, 304})
+
+
 def status_line(code: int) -> bytes:
     return STATUS_LINE.get(code) or b"HTTP/1.1 %d Status\r\n" % code
 
@@ -216,6 +220,10 @@ class ResponseHead(NamedTuple):
     encoded: bool
     #: the replica will close the connection
     close: bool
+
+    def until_close(self, length: int | None) -> bool:
+        """The end of the connection is that of the body, so a replica that dies looks like one that is done."""
+        return length is None and not self.chunked and self.status not in NO_BODY
 
     def stream_block(self) -> bytes:
         """`block` for an event stream: marked so that no proxy gathers it."""

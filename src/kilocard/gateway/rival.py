@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kilocard.core.errors import CapacityError, UpstreamError
 from kilocard.dispatch.events import Failed, Fault, HedgeFailed, HedgeWon
-from kilocard.gateway.gathering import EARLY_ERROR, MAX_GATHERED, RETRYABLE, declined
+from kilocard.gateway.gathering import EARLY_ERROR, MAX_GATHERED, RETRYABLE, unfit, unfit_stream
 from kilocard.gateway.phase import WAITING
 from kilocard.gateway.poison import suspected
 from kilocard.wire.relay import EventRelay
@@ -94,7 +94,7 @@ class Rival:
         self._head = head
         self._length = length
         if head.stream and not head.encoded:
-            self._relay = EventRelay(self._exchange.inbound.hide_usage)
+            self._relay = EventRelay(self._exchange.inbound.hide_usage, head.until_close(length))
 
     def on_data(self, data: bytes) -> None:
         self._gathered.append(data)
@@ -117,8 +117,8 @@ class Rival:
 
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
         self.connection = None
-        if (fault := declined(head.status, body)) is not None:
-            self._fail(fault, head.status, f"the replica answered {head.status}")
+        if (failure := unfit(head, len(body), body)) is not None:
+            self._fail(*failure)
             return
         self._take_over()
         self._exchange.on_whole(head, body)
@@ -130,12 +130,11 @@ class Rival:
         relay = self._relay
         if relay is not None:
             relay.finish()  # an event without the blank line behind it is read as well
-            if relay.error and not relay.content:
-                self._fail(*EARLY_ERROR)
-                return
-        fault = None if head.stream else declined(head.status, b"".join(self._gathered))
-        if fault is not None:
-            self._fail(fault, head.status, f"the replica answered {head.status}")
+            failure = unfit_stream(relay)
+        else:
+            failure = unfit(head, self._length, b"".join(self._gathered))
+        if failure is not None:
+            self._fail(*failure)
             return
         exchange = self._exchange
         self._win()

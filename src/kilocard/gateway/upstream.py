@@ -14,7 +14,7 @@ import httptools
 from kilocard.core.errors import UpstreamError
 from kilocard.dispatch.events import Fault
 from kilocard.gateway.head_memo import END
-from kilocard.gateway.heads import ResponseHead, read_response_head
+from kilocard.gateway.heads import NO_BODY, ResponseHead, read_response_head
 from kilocard.gateway.one_chunk import BEGINS, MAX_CHUNK
 from kilocard.gateway.outbox import Posting
 
@@ -177,7 +177,7 @@ class UpstreamConnection(Posting):
         if raw[:8] != b"HTTP/1.1":
             head = head._replace(close=True)
         rest = raw[end + 4 :]
-        if length is None or head.chunked or status in (204, 304):
+        if length is None or head.chunked or status in NO_BODY:
             return self._unusual_head(receiver, head, parser, rest)
         self._memo.remember(raw[:end], head)
         self._head = head
@@ -193,7 +193,7 @@ class UpstreamConnection(Posting):
         self._head = head
         self._complete = False
         self._keep_alive = not head.close
-        if head.status in (204, 304):
+        if head.status in NO_BODY:
             # No engine answers so. One that sends a body all the same would have it read as the next answer.
             self._need = 0
             self._keep_alive = False

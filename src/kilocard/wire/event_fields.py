@@ -35,6 +35,7 @@ class _Choice(msgspec.Struct):
 
 class _Inner(msgspec.Struct):
     usage: UsageFields | None = None
+    error: Any = None
 
 
 class _Event(msgspec.Struct):

@@ -40,6 +40,8 @@ class Meaning(NamedTuple):
     error: bool = False
     #: after it the answer is complete: what else may come is framing
     last: bool = False
+    #: it says why the text ends (`finish_reason`), or that it is an error: after it a stream may end
+    finished: bool = False
 
 
 _CONTENT = Meaning(True)
@@ -53,6 +55,10 @@ _ANNOUNCE = frozenset(
 )
 #: events that end a stream, as [DONE] does (Anthropic Messages, OpenAI Responses)
 _LAST = frozenset({"message_stop", "response.completed", "response.incomplete"})
+
+#: and one that ends it with an error (OpenAI Responses), which names the request's faults by other codes than these
+_FAILED = "response.failed"
+_ENGINES_CODES = frozenset({"server_error", "rate_limit_exceeded"})
 
 
 def payload(event: bytes) -> bytes | None:
@@ -110,12 +116,14 @@ def read(data: bytes) -> Meaning:
         return _CONTENT
     usage = usage_of(event.usage)
     if event.error is not None:
-        return Meaning(True, usage, error=not _blames_request(event.error))
+        return Meaning(True, usage, error=not _blames_request(event.error), finished=True)
     if event.choices is not None:
         if not event.choices:
             return Meaning(False, usage, only_usage=event.usage is not None)
         for choice in event.choices:
-            if choice.finish_reason is not None or choice.text or choice.logprobs:
+            if choice.finish_reason is not None:
+                return Meaning(True, usage, finished=True)
+            if choice.text or choice.logprobs:
                 break
             # `role` alone, or with empty strings beside it, says nothing yet
             if choice.delta and any(value for key, value in choice.delta.items() if key != "role"):
@@ -126,6 +134,8 @@ def read(data: bytes) -> Meaning:
     if isinstance(event.type, str):
         if event.response is not None:
             usage = usage_of(event.response.usage) or usage
+            if event.type == _FAILED:
+                return Meaning(True, usage, error=_is_the_engines(event.response.error), last=True)
         elif isinstance(event.message, dict):
             usage = _message_usage(event.message) or usage
         return Meaning(event.type not in _ANNOUNCE, usage, last=event.type in _LAST)
@@ -135,6 +145,11 @@ def read(data: bytes) -> Meaning:
 def _blames_request(error: object) -> bool:
     code = error.get("code") if isinstance(error, dict) else None
     return type(code) is int and 400 <= code < 500
+
+
+def _is_the_engines(error: object) -> bool:
+    code = error.get("code") if isinstance(error, dict) else None
+    return code in _ENGINES_CODES if isinstance(code, str) else not _blames_request(error)
 
 
 def _message_usage(message: dict[str, Any]) -> Usage | None:

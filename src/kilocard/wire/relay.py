@@ -28,9 +28,13 @@ class EventRelay:
     used where a client leaves before the usage chunk.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_raw", "_tail", "content", "done", "error", "events", "hide_usage", "usage")
+    __slots__ = (
+        "_finished", "_held", "_held_bytes", "_raw", "_tail", "_wary", "content", "done", "error", "events",
+        "hide_usage", "usage",
+    )  # fmt: skip
 
-    def __init__(self, hide_usage: bool) -> None:
+    def __init__(self, hide_usage: bool, wary: bool = False) -> None:
+        """`wary`: its response has no end of its own, so only its events tell whether it was whole."""
         self.hide_usage = hide_usage
         self.content = False
         #: [DONE], or what other shapes have in its place, has come; what comes behind it is framing
@@ -42,6 +46,8 @@ class EventRelay:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._raw = False
+        self._wary = wary
+        self._finished = False
 
     def feed(self, data: bytes) -> bytes:
         """The bytes to forward now; may be empty."""
@@ -52,6 +58,7 @@ class EventRelay:
                 (not mentions or mentions == data.count(b'"usage":null'))
                 and b'"error"' not in data
                 and b"message_stop" not in data  # to be looked at, as `read` knows what ends a stream
+                and not self._wary
             ):
                 self.events += data.count(b"\n\n")
                 if data.endswith(b"data: [DONE]\n\n"):
@@ -74,7 +81,7 @@ class EventRelay:
         """
         out: list[bytes] = []
         tail, self._tail = self._tail, b""
-        if tail:
+        if tail and not (self.cut and not _ends(tail)):  # else it is a part of an event, which says nothing
             self._event(tail, out)
         return self._release() + b"".join(out)
 
@@ -83,12 +90,18 @@ class EventRelay:
         self._held.clear()
         return held
 
-    def restart(self) -> None:
+    @property
+    def cut(self) -> bool:
+        """It has ended, and not where a stream ends."""
+        return self._wary and not (self.done or self._finished or self._raw)
+
+    def restart(self, wary: bool) -> None:
         """Another replica begins again: forget what the first one said (nothing of it was content)."""
         self._held.clear()
         self._held_bytes = 0
         self._tail = b""
-        self.error = False
+        self._wary = wary
+        self.error = self._finished = False
         self.usage = None
 
     def _sift(self, data: bytes) -> bytes:
@@ -119,6 +132,8 @@ class EventRelay:
             self.usage = meaning.usage if self.usage is None else self.usage.merged(meaning.usage)
         if meaning.error:
             self.error = True
+        if meaning.finished:
+            self._finished = True
         if meaning.only_usage and self.hide_usage:
             return
         if self.content:
@@ -134,3 +149,12 @@ class EventRelay:
         else:
             self._held.append(event)
             self._held_bytes += len(event)
+
+
+def _ends(event: bytes) -> bool:
+    """A stream may end behind it."""
+    data = payload(event)
+    if data is None:
+        return False
+    meaning = read(data)
+    return meaning.last or meaning.finished

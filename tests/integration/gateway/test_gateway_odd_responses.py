@@ -6,9 +6,10 @@ import asyncio
 import json
 
 import pytest
-from stub_engine import JSON_ANSWER, Asked, Wire, answer, gateway_over, run, whole
+from stub_engine import DONE, JSON_ANSWER, ROLE, STOP, Asked, Wire, answer, delta, gateway_over, run, whole
 
 from kilocard.core.replica import Endpoint, Found, Lost
+from kilocard.spec.model import ModelSpec
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 LENGTH = b"content-length: %d\r\n" % len(JSON_ANSWER)
@@ -103,6 +104,87 @@ def test_an_answer_without_a_body_closes_its_connection(status: str) -> None:
                 said = await setup.chat()
                 assert said.status == int(status[:3]) and not said.body
             assert setup.engines[0].accepted >= 5
+
+    run(story())
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+@pytest.mark.parametrize("kind", [b"", b"content-type: application/json\r\n"])
+def test_an_answer_without_a_body_has_no_framing_for_one(status: str, kind: bytes) -> None:
+    """A client reads none behind such a head: the end of a body would be the beginning of its next answer."""
+
+    async def without(asked: Asked, wire: Wire) -> None:
+        await wire.send(f"HTTP/1.1 {status}\r\n".encode() + kind + b"\r\n")
+
+    async def story() -> None:
+        async with gateway_over(without) as setup:
+            reader, writer = await setup.raw()
+            ask = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 13\r\n\r\n" + b'{"model":"m"}'
+            writer.write(ask + ask)
+            for _ in range(2):
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(f"HTTP/1.1 {status}\r\n".encode())
+                assert b"transfer-encoding" not in head and b"content-length" not in head
+            writer.close()
+
+    run(story())
+
+
+STREAM_UNTIL_CLOSE = b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+
+
+async def and_close(wire: Wire, *pieces: bytes) -> None:
+    for piece in pieces:
+        await wire.send(piece)
+        await asyncio.sleep(0.02)
+    wire.writer.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + JSON_ANSWER[:-1],
+        b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n",
+        STREAM_UNTIL_CLOSE,
+        STREAM_UNTIL_CLOSE + ROLE,
+        STREAM_UNTIL_CLOSE + ROLE + delta("x")[:-9],
+    ],
+    ids=["json", "no json", "empty stream", "preamble", "part of the first event"],
+)
+def test_an_answer_that_only_its_connection_ends_may_be_a_part_of_one(said: bytes) -> None:
+    """A process that dies closes its connections as one that is done does. What can be told from the rest is told."""
+
+    async def dies(asked: Asked, wire: Wire) -> None:
+        await and_close(wire, said)
+
+    async def story() -> None:
+        turns = ModelSpec("m", {"p": 1}, policy="round_robin")
+        async with gateway_over(dies, answer, model=turns) as setup:
+            for _ in range(2):  # one begins at either replica
+                response = await setup.chat(stream=b"event-stream" in said)
+                assert response.status == 200 and b"error" not in response.body
+                assert response.body == JSON_ANSWER or response.body.endswith(DONE)
+            assert setup.engines[0].asked, "the one that dies was never asked"
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("end", "whole"),
+    [(b"", False), (STOP[:20], False), (STOP, True), (DONE, True), (DONE[:-2], True), (STOP[:-1], True)],
+)
+def test_a_stream_that_only_its_connection_ends_is_whole_where_its_events_say_so(end: bytes, whole: bool) -> None:
+    async def script(asked: Asked, wire: Wire) -> None:
+        await and_close(wire, STREAM_UNTIL_CLOSE + ROLE + delta("one"), delta("two") + end)
+
+    async def story() -> None:
+        async with gateway_over(script) as setup:
+            response = await setup.chat(stream=True)
+            text = ROLE + delta("one") + delta("two")
+            if whole:
+                assert response.body == text + end
+            else:
+                assert response.body.startswith(text + b'data: {"error"') and b'"code":"reset"' in response.body
 
     run(story())
 

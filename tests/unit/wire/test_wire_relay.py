@@ -99,7 +99,7 @@ def test_gw_20_a_preamble_is_held_up_to_a_bound_and_then_it_is_content() -> None
 def test_a_second_replica_starts_anew_and_nothing_of_the_first_is_sent() -> None:
     relay = EventRelay(hide_usage=False)
     relay.feed(ROLE + b'data: {"cho')
-    relay.restart()
+    relay.restart(wary=False)
     other = ROLE.replace(b'"1"', b'"2"')
     assert relay.feed(other + HELLO) == other + HELLO
 
@@ -292,3 +292,33 @@ def test_the_rest_of_an_event_that_passed_unread_is_not_read() -> None:
     relay = EventRelay(hide_usage=True)
     long = USAGE[:-2] + b" " * MAX_EVENT
     assert relay.feed(long) + relay.feed(b"x") + relay.finish() == long + b"x"
+
+
+def test_a_stream_without_an_end_of_its_own_is_cut_unless_its_events_end_it() -> None:
+    for end, cut in ((b"", True), (STOP, False), (DONE, False), (DONE[:-2], False), (STOP[:-9], True)):
+        relay = EventRelay(hide_usage=False, wary=True)
+        for piece in (ROLE, HELLO, WORLD + end):
+            relay.feed(piece)
+        relay.finish()
+        assert relay.cut is cut, end
+    relay = EventRelay(hide_usage=False, wary=True)
+    relay.feed(ROLE + HELLO[:-9])
+    relay.finish()
+    assert relay.cut and not relay.content, "a part of an event is nothing that a client has seen"
+
+
+@pytest.mark.parametrize(
+    ("error", "engines"),
+    [
+        ({"code": "server_error", "message": "x"}, True),
+        (None, True),
+        ({"code": "invalid_prompt", "message": "x"}, False),
+    ],
+)
+def test_a_response_that_failed_before_its_text(error: object, engines: bool) -> None:
+    """OpenAI's Responses: the engine's own fault is for another replica to mend, the request's is its answer."""
+    relay = EventRelay(hide_usage=False)
+    failed = event(type="response.failed", response={"error": error})
+    assert relay.feed(event(type="response.created", response={"error": None})) == b""
+    assert bool(relay.feed(failed)) is not engines
+    assert (relay.error, relay.content, relay.done) == (engines, not engines, True)
