@@ -16,6 +16,7 @@ from kilocard.stores.batches import Unwritable
 from kilocard.stores.usage_postgres import PostgresLedger, check, read
 from kilocard.stores.usage_sqlite import SqliteLedger
 from kilocard.stores.usage_sqlite import read as read_sqlite
+from kilocard.stores.usage_tables import COLUMNS
 from kilocard.tenancy.usage import Record, Tokens
 from kilocard.tenancy.usage_report import DAY, DIMENSIONS, Question, total
 from postgres_server import PostgresServer, postgres
@@ -171,3 +172,52 @@ def test_a_url_that_is_wrong_is_not_repeated(wrong: str) -> None:
 )
 def test_urls_that_are_right(good: str) -> None:
     check(good)
+
+
+def other_database(server: PostgresServer, name: str, options: str = "") -> str:
+    """A URL."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} {options}".encode())
+    return f"{server.url.rpartition('/')[0]}/{name}"
+
+
+def test_an_older_encoding_costs_characters_and_no_rows(server: PostgresServer) -> None:
+    url = other_database(server, "latin", "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    there = PostgresLedger(url)
+    there.write(there.prepare(records(100), 0.0))
+    there.close()
+    found = read(url, Question(("model",)))
+    assert {line.group[0] for line in found} == {"m", "?", "=1"} and total(found).requests == 100
+    with pytest.raises(StoreError, match="can't be read"):
+        read(url, Question((), model="读"))
+
+
+def test_a_table_that_is_partitioned_by_time_takes_each_request_once(server: PostgresServer) -> None:
+    url = other_database(server, "parted")
+    columns = ", ".join(f"{column.name} {column.postgres}" for column in COLUMNS)
+    with psycopg.connect(url) as connection:
+        for table in (
+            f"CREATE TABLE kilocard_usage ({columns}, PRIMARY KEY (request_id, ended)) PARTITION BY RANGE (ended)",
+            "CREATE TABLE kilocard_usage_all PARTITION OF kilocard_usage DEFAULT",
+        ):
+            connection.execute(table.encode())
+    there = PostgresLedger(url, keep=1.0)
+    for _ in range(2):
+        there.write(there.prepare(records(100), 0.0))
+    assert total(read(url, Question(()))).requests == 100
+    there.tidy(START)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM kilocard_usage").fetchone() == (0,)
+    there.close()
+
+
+def test_a_role_that_may_create_nothing_writes_into_tables_that_are_there(server: PostgresServer) -> None:
+    url = other_database(server, "strict")
+    PostgresLedger(url)._connected().close()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE ROLE writer LOGIN")
+        connection.execute("GRANT SELECT, INSERT, UPDATE ON kilocard_usage, kilocard_usage_daily TO writer")
+    there = PostgresLedger(url.replace("kilocard@", "writer@"))
+    there.write(there.prepare(records(10), 0.0))
+    there.close()
+    assert total(read(url, Question(()))).requests == 10

@@ -13,6 +13,7 @@ from kilocard.stores.batches import Unwritable
 from kilocard.stores.usage_sqlite import PRUNE_EVERY, PRUNE_ROWS
 from kilocard.stores.usage_tables import (
     COLUMNS,
+    DAILY,
     NAMES,
     POSTGRES,
     REQUESTS,
@@ -41,14 +42,17 @@ _LOCK = "SELECT pg_advisory_xact_lock(7190423117)"
 
 
 def _insert() -> str:
-    """A whole batch, as JSON, in one statement: so rows and totals are there together or not at all."""
+    """A whole batch, as JSON, in one statement: so rows and totals are there together or not at all.
+
+    Whichever key finds a row that is there: a table that is partitioned by time has the time in its key.
+    """
     types = {"timestamptz": "double precision"}
     fields = [(c.name, c.postgres.removesuffix(" NULL")) for c in COLUMNS]
     given = ", ".join(f"{name} {types.get(kind, kind)}" for name, kind in fields)
     values = ", ".join(f"to_timestamp({name})" if kind == "timestamptz" else name for name, kind in fields)
     return (
         f"WITH new AS (INSERT INTO {REQUESTS} ({NAMES}) SELECT {values} FROM json_to_recordset(%s::json) AS r ({given})"
-        f" ON CONFLICT (request_id) DO NOTHING RETURNING *) {add_to_daily(POSTGRES, 'new')}"
+        f" ON CONFLICT DO NOTHING RETURNING *) {add_to_daily(POSTGRES, 'new')}"
     )
 
 
@@ -77,7 +81,8 @@ class PostgresLedger:
 
     def write(self, prepared: str) -> None:
         try:
-            self._connected().execute(_INSERT.encode(), (prepared,))
+            connection = self._connected()
+            connection.execute(_INSERT.encode(), (_writable(prepared, connection),))
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             raise Unwritable(str(error)) from error
         except psycopg.Error:
@@ -104,15 +109,30 @@ class PostgresLedger:
         if self._connection is None:
             connection = _connect(self._url)
             try:
-                with connection.transaction():
-                    connection.execute(_LOCK)
-                    for table in _TABLES:
-                        connection.execute(table.encode())
+                if not _has_tables(connection):
+                    with connection.transaction():
+                        connection.execute(_LOCK)
+                        for table in _TABLES:
+                            connection.execute(table.encode())
             except psycopg.Error:
                 connection.close()
                 raise
             self._connection = connection
         return self._connection
+
+
+def _has_tables(connection: psycopg.Connection[Any]) -> bool:
+    """Then nothing is created: IF NOT EXISTS too asks for the right to create, which not every role has."""
+    known = connection.execute("SELECT to_regclass(%s), to_regclass(%s)", (REQUESTS, DAILY)).fetchone()
+    return known is not None and None not in known
+
+
+def _writable(text: str, connection: psycopg.Connection[Any]) -> str:
+    """With a question mark for each character that a database in an older encoding (LATIN1 …) can't hold."""
+    codec = connection.info.encoding
+    if codec in ("utf-8", "ascii"):  # ascii: SQL_ASCII, which takes any bytes; psycopg sends it UTF-8
+        return text
+    return text.encode(codec, "replace").decode(codec)
 
 
 def read(url: str, question: Question) -> list[Line]:
@@ -126,7 +146,7 @@ def read(url: str, question: Question) -> list[Line]:
             if known is None or known[0] is None:
                 return []
             rows = connection.execute(sql.replace("?", "%s").encode(), parameters).fetchall()
-    except psycopg.Error as error:
+    except (psycopg.Error, UnicodeError) as error:  # UnicodeError: a name that its encoding has not
         raise StoreError(f"The usage database can't be read: {error}") from error
     return [line(question, values) for values in rows]
 
