@@ -14,7 +14,7 @@ from kilocard.spec.model import TenantSpec
 from kilocard.spec.services import OidcSpec
 from kilocard.stores.jwks import VerifyingKey, choose, need_cryptography, read_key_set, signed_claims
 from kilocard.tenancy.access import Verified
-from kilocard.tenancy.claims import Header, good_until, read_claims, read_header, refused, tenant_of
+from kilocard.tenancy.claims import good_until, is_younger, read_claims, read_header, refused, tenant_of
 from kilocard.tenancy.keys import Source
 
 log = logging.getLogger("kilocard.keys")
@@ -51,7 +51,11 @@ class Issuer:
         #: loop times
         self._well_at: float | None = None
         self._asked_at = 0.0
+        #: Unix time
+        self._read_at = 0.0
         self._fetching = False
+        #: the next fetch, where one is wanted before `refresh` is over
+        self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._first = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -68,6 +72,8 @@ class Issuer:
             pass  # the log says what became of it
 
     async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -88,25 +94,28 @@ class Issuer:
         header = read_header(token)
         key = choose(self._keys, header)
         if key is None:
-            raise self._unknown_key(header)
+            raise self._unknown_key(token)
         now = self._wall()
         good_until(read_claims(token), self._oidc, now)
         claims = signed_claims(token, header, key)
         return Verified(tenant_of(claims, self._oidc, self._declared), good_until(claims, self._oidc, now))
 
-    def _unknown_key(self, header: Header) -> KilocardError:
+    def _unknown_key(self, token: bytes) -> KilocardError:
         """It may be a new key of the issuer's: ask again, and let the client come back for the answer."""
-        now = asyncio.get_running_loop().time()
-        if not self._fetching and now - self._asked_at >= AT_MOST_EACH:
+        pause = self._asked_at + AT_MOST_EACH - asyncio.get_running_loop().time()
+        if not self._fetching and pause <= 0:
             self._fetching = True
             self._wake.set()
         if self._fetching or self._problem is not None:
-            return CapacityError(
-                "The issuer's keys are being fetched: this token can't be checked at the moment.",
-                code="issuer_unavailable",
-                retry_after=1.0 if self._fetching else AT_MOST_EACH,
-            )
+            return _ask_again(1.0 if self._fetching else AT_MOST_EACH)
+        if is_younger(read_claims(token), self._read_at):
+            self._ask_in(pause)
+            return _ask_again(pause)
         return refused("the issuer has no such key")
+
+    def _ask_in(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
 
     # -- the keys
 
@@ -114,12 +123,17 @@ class Issuer:
         loop = asyncio.get_running_loop()
         while True:
             self._fetching = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            asked = self._wall()
             try:
                 await self._fetch()
             except Exception as error:  # whatever the issuer sends: the keys of before go on working
                 self._note(error.message if isinstance(error, KilocardError) else f"{type(error).__name__}: {error}")
             else:
                 self._note(None)
+                self._read_at = asked
                 self._well_at = loop.time()
             self._fetching = False
             self._asked_at = loop.time()
@@ -177,3 +191,11 @@ class Issuer:
             log.info("gateway.oidc: works again")
         else:
             log.warning("gateway.oidc: %s (the %d known key(s) go on working)", problem, len(self._keys))
+
+
+def _ask_again(after: float) -> CapacityError:
+    return CapacityError(
+        "The issuer's keys are being fetched: this token can't be checked at the moment.",
+        code="issuer_unavailable",
+        retry_after=after,
+    )

@@ -22,7 +22,7 @@ LONGEST = 16 * 1024
 #: check could also sign, and a public key taken for that secret is the classic forgery; "none" is no signature
 ALGORITHMS = frozenset(["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"])
 #: kinds of token that may be used for access (RFC 8725 §3.11): not logout tokens and the like
-_KINDS = frozenset({"jwt", "at+jwt", "application/at+jwt", "jose"})
+_KINDS = frozenset({"jwt", "at+jwt", "jose"})
 
 
 class Header(NamedTuple):
@@ -48,7 +48,7 @@ def read_header(token: bytes) -> Header:
         raise refused(f"its signature has to be one of {', '.join(sorted(ALGORITHMS))}")
     if "crit" in fields or "b64" in fields:
         raise refused("it asks for extensions that are not known here")
-    if not isinstance(kind, str) or kind.lower() not in _KINDS:
+    if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in _KINDS:  # RFC 7515 §4.1.9
         raise refused("it is no access or identity token")
     if key_id is not None and not isinstance(key_id, str):
         raise refused("its key id is no text")
@@ -80,6 +80,16 @@ def good_until(claims: Mapping[str, Any], oidc: OidcSpec, now: float) -> float:
     if begins is not None and now < begins - LEEWAY:
         raise refused("it is not valid yet")
     return expires + LEEWAY
+
+
+def is_younger(claims: Mapping[str, Any], moment: float) -> bool:
+    """Was it made later than that (Unix time), clocks aside? One that does not say when was not. Not to be believed: who
+    forges it gets another refusal, no more."""
+    try:
+        made = _time(claims, "iat")
+    except Unauthorized:
+        return False
+    return made is not None and made > moment - LEEWAY
 
 
 def tenant_of(claims: Mapping[str, Any], oidc: OidcSpec, declared: Collection[str]) -> str:

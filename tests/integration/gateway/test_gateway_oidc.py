@@ -287,6 +287,31 @@ def test_a_new_key_of_the_issuer_is_fetched_and_an_unknown_one_asked_for_once_in
     run(story())
 
 
+@pytest.mark.parametrize("pause", [60.0, 0.5])
+def test_a_key_that_is_new_since_the_last_look_is_waited_for_and_not_refused(
+    pause: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The set was read a moment ago (a forger's unknown keys have it read as often as may be), then the issuer changes
+    its key: a client whose token is called wrong would not come back with it."""
+    monkeypatch.setattr(issuer_shell, "AT_MOST_EACH", pause)
+
+    async def story() -> None:
+        async with issuing() as issuer, trusting(issuer, tmp_path) as setup:
+            issuer.keys["rsa-2"] = rsa_key(2)
+            made = wall_clock()
+            assert await asked(setup, issuer.token("rsa-2", iat=made)) == (503, "issuer_unavailable")
+            if pause == 60.0:
+                old = issuer.token("rsa-0", sign_with=rsa_key(1), iat=made - 3600)
+                assert await asked(setup, old) == (401, "invalid_token"), "it would have been in the set"
+                return
+            while issuer.asked.count("/keys") < 2:  # nobody has to ask once more
+                await asyncio.sleep(0.01)
+            while (answer := await asked(setup, issuer.token("rsa-2", iat=made))) != (200, ""):
+                assert answer == (503, "issuer_unavailable")
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [
