@@ -83,8 +83,10 @@ def good_until(claims: Mapping[str, Any], oidc: OidcSpec, now: float) -> float:
 
 
 def is_younger(claims: Mapping[str, Any], moment: float) -> bool:
-    """Was it made later than that (Unix time), clocks aside? One that does not say when was not. Not to be believed: who
-    forges it gets another refusal, no more."""
+    """Was it made later than that (Unix time), clocks aside? One that does not say when was not.
+
+    Not to be believed: who forges it gets another refusal, no more.
+    """
     try:
         made = _time(claims, "iat")
     except Unauthorized:
