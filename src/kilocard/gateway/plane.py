@@ -178,6 +178,11 @@ class Plane:
         second = 0
         while True:
             await asyncio.sleep(TICK)
+            # After a pause (others had the processor, a virtual machine was moved) timers are the first to run, and
+            # what has come meanwhile lies in the kernel: it is read before anybody is late. One turn reads it where
+            # reads are callbacks of the poll (uvloop), two where they queue behind us (asyncio).
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
             now = self.clock()
             self.tell(Tick(now))
             for exchange in list(self.exchanges.values()):
