@@ -41,6 +41,8 @@ def peek(body: bytes) -> Peek:
                 endless = True  # what llama.cpp reads -1 as
             elif number > limit:
                 limit = number if number <= MOST_TOKENS else MOST_TOKENS
+    if not limit and fields.max_completion_tokens is not None:
+        endless = True  # SGLang: `max_completion_tokens or max_tokens`
     limited = limit >= 0 and not endless
     return Peek(
         model,

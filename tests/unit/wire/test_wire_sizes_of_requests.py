@@ -76,6 +76,7 @@ def test_choices(fields: dict[str, Any], choices: int) -> None:
         ({"max_tokens": 3, "max_completion_tokens": 20}, 20),  # vLLM's and llama.cpp's chats take the newer word …
         ({"max_tokens": 20, "max_completion_tokens": 3}, 20),  # … its completions, and transformers, the older
         ({"max_tokens": 20, "max_completion_tokens": 0}, 20),  # where 0 is no word
+        ({"max_completion_tokens": 0}, None),  # nor alone, to SGLang, which then has no bound at all
         ({"max_tokens": 3, "n_predict": 20}, 20),  # llama.cpp's own word goes before all others there
         ({"max_tokens": "500"}, 500),  # pydantic reads texts …
         ({"max_tokens": "+5_0.0"}, 50),
