@@ -115,6 +115,19 @@ class Line:
         flow = self._tenants.get(tenant)
         return 0 if flow is None else len(flow.requests)
 
+    def spread(self, tenant: str, by: int) -> None:
+        """It waits in so many queues more of the same pools (below 0: fewer)."""
+        flow = self._tenants.get(tenant)
+        if flow is not None and flow.requests:
+            self._tenants.spread(flow, max(1, flow.queues + by))
+
+    def gather(self) -> list[str]:
+        """Tenants that wait, retries aside, each with its whole weight from now on."""
+        flows = self._tenants.flows()
+        for flow in flows:
+            self._tenants.spread(flow, 1)
+        return [flow.name for flow in flows]
+
     def by_tenant(self) -> dict[str, int]:
         """Requests of each tenant that waits. O(tenants + retries)."""
         counts = {flow.name: len(flow.requests) for flow in self._tenants.flows()}

@@ -11,6 +11,7 @@ from kilocard.dispatch.fleet import Fleet
 from kilocard.dispatch.instructions import Drained, Instruction
 from kilocard.dispatch.placing import Placer
 from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.sharing import count_anew
 from kilocard.dispatch.waiting import WaitingRoom
 
 #: `LiveRequest.spent` of a request that gets no further attempt
@@ -37,6 +38,7 @@ class Reconfigurer:
             out.append(Drained(id))
         for request in list(self._requests.values()):
             self._lead_on(request, out)
+        count_anew(self._fleet.pools.values(), self._fleet.queues)
         self._room.tick(now, self._fleet.queues, out)
         return out
 

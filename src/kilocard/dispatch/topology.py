@@ -21,7 +21,7 @@ class Pool:
     """Replicas of one pool. Health, overheat and slow start follow the first model that routes here."""
 
     __slots__ = ("ejected", "facts", "first_tokens", "members", "models", "name", "observers", "out",
-                 "policies", "replicas", "spec", "tally", "times", "warm_at")  # fmt: skip
+                 "policies", "replicas", "spec", "tally", "times", "waits", "warm_at")  # fmt: skip
 
     facts: PoolFacts
     #: of the first model that routes here
@@ -44,6 +44,8 @@ class Pool:
         self.tally = Tally()
         #: virtual time of the queues that wait for it, by priority class
         self.times = [0.0] * len(PRIORITIES)
+        #: queues in which a tenant waits for it, by priority class and tenant; kept where queues share it (sharing.py)
+        self.waits: list[dict[str, dict[Model, None]]] = [{} for _ in PRIORITIES]
 
     def set_up(self, facts: PoolFacts, spec: ModelSpec) -> None:
         """What the cluster file says of it now; the ways in are to be told anew."""

@@ -22,10 +22,13 @@ SPARE = 16
 class Flow:
     """One of those who take turns."""
 
-    __slots__ = ("carry", "entry", "name", "requests", "tag", "turn", "weight", "within")
+    __slots__ = ("carry", "entry", "given", "name", "queues", "requests", "tag", "turn", "weight", "within")
 
     def __init__(self, name: str, tag: float) -> None:
         self.name = name
+        #: as it was given, over how many queues it is spread (sharing.py), and what that makes it here
+        self.given = 1.0
+        self.queues = 1
         self.weight = 1.0
         #: held requests, first come first
         self.requests: OrderedDict[int, LiveRequest] = OrderedDict()
@@ -42,8 +45,8 @@ class Flow:
 
 Entry = tuple[float, int, Flow]
 
-#: who was charged for a request, and in which of its turns
-Bill = tuple[Flow, int]
+#: who was charged for a request, in which of its turns, and at which weight
+Bill = tuple[Flow, int, float]
 
 
 class Turns:
@@ -70,7 +73,8 @@ class Turns:
             flow.turn += 1
             flow.tag = max(flow.tag, self.time)
             flow.carry = flow.tag - self.time
-            flow.weight = weight
+            flow.given = flow.weight = weight
+            flow.queues = 1
             self.waiting += 1
             self.weight += weight
             self._place(flow)
@@ -90,13 +94,14 @@ class Turns:
         """A request of the first flow has been sent."""
         if flow.tag > self.time:
             self.time = flow.tag
-        flow.tag += charge / flow.weight
+        weight = flow.weight
+        flow.tag += charge / weight
         if len(flow.requests) > 1:
             self._number += 1
             flow.entry = (flow.tag, self._number, flow)
             heapreplace(self._heap, flow.entry)
         self.leave(flow, request)
-        return flow, flow.turn
+        return flow, flow.turn, weight
 
     def leave(self, flow: Flow, request: LiveRequest) -> None:
         """It waits no more in this flow."""
@@ -112,10 +117,10 @@ class Turns:
         One from before the flow's last return counts as far as it still stands above the time of that return: what it
         has been idle for is not given back to it.
         """
-        flow, turn = bill
+        flow, turn, weight = bill
         if self._flows.get(flow.name) is not flow:
             return False  # nobody has waited in between: everything began anew
-        wrong /= flow.weight
+        wrong /= weight
         if wrong < 0.0 and turn != flow.turn:
             wrong = max(wrong, -flow.carry)
             flow.carry += wrong
@@ -123,6 +128,13 @@ class Turns:
         if flow.requests:
             self._place(flow)
         return True
+
+    def spread(self, flow: Flow, queues: int) -> None:
+        """Over so many queues from now on. Only while it waits."""
+        flow.queues = queues
+        weight = flow.given / queues
+        self.weight += weight - flow.weight
+        flow.weight = weight
 
     def get(self, name: str) -> Flow | None:
         return self._flows.get(name)

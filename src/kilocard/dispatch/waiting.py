@@ -13,6 +13,7 @@ from kilocard.dispatch.hold import rank
 from kilocard.dispatch.instructions import Hold, Instruction, Refuse
 from kilocard.dispatch.placing import Placer
 from kilocard.dispatch.request import LiveRequest
+from kilocard.dispatch.sharing import changed
 from kilocard.dispatch.stats import Stats
 from kilocard.dispatch.topology import Model, Pool
 
@@ -68,6 +69,7 @@ class WaitingRoom:
             # as a tenant among tenants (fair.py), so a queue among those of one pool: no credit for having been empty
             line.tag = max([line.tag, *(route.pool.times[place] for route in model.routes)])
         model.hold.join(request)
+        changed(model, place, request.asked.tenant)
 
     def hold_again(
         self, now: float, request: LiveRequest, fault: Fault, *, parked: bool
@@ -82,14 +84,17 @@ class WaitingRoom:
         request.model.hold.line(request).settle(request, output)
 
     def leave(self, request: LiveRequest) -> None:
-        if request.model.hold.drop(request):
+        model = request.model
+        if model.hold.drop(request):
             self.count -= 1
+            changed(model, rank(request), request.asked.tenant)
 
     def move(self, request: LiveRequest, model: Model) -> None:
         """Its tenant uses other pools for the model from now on."""
         old = request.model.hold
         parked = request.id in old.parked
         held = old.drop(request)
+        changed(request.model, rank(request), request.asked.tenant)
         request.model = model
         if parked:
             model.hold.parked[request.id] = request
@@ -130,6 +135,7 @@ class WaitingRoom:
             return True
         if request.mark is not None and request.mark.restricted:  # since it began to wait; others need not wait for it
             hold.drop(request)
+            changed(model, place, request.asked.tenant)
             hold.parked[request.id] = request
             return True
         send = self._place(now, request)
@@ -144,6 +150,7 @@ class WaitingRoom:
             times = replica.pool.times
             times[place] = max(times[place], line.tag)
             line.tag += charge / weight
+            changed(model, place, request.asked.tenant)
         hold.waiting -= 1
         self.count -= 1
         self._count_retry(request)

@@ -266,6 +266,43 @@ def test_models_of_one_pool_share_it_by_the_weights_of_who_waits() -> None:
     assert max(counts.values()) - min(counts.values()) <= 2
 
 
+def test_a_tenant_gains_nothing_by_asking_for_more_models_of_one_pool() -> None:
+    """One asks for both models, another for one of them: half each. Of its half the first gets half from each model."""
+    dispatcher = two_models()
+    for id in range(900):
+        ask(dispatcher, id, "mnm"[id % 3], ("both", "both", "one")[id % 3])
+    counts = Counter(id % 3 for id in play(dispatcher, 0, 400))
+    assert counts[2] == pytest.approx(200, abs=4)
+    assert counts[0] == pytest.approx(100, abs=4)
+
+
+def test_a_tenant_that_waits_for_one_model_only_has_all_of_its_weight_there_again() -> None:
+    dispatcher = two_models()
+    for id in range(600):
+        ask(dispatcher, id, "m", ("a", "b")[id % 2])
+    for id in range(600, 610):  # a few of the other model, which soon are done
+        ask(dispatcher, id, "n", "a")
+    running = play(dispatcher, 0, 100)[-1]
+    counts = Counter(id % 2 for id in play(dispatcher, running, 200))
+    assert counts[0] == pytest.approx(100, abs=2)
+
+
+def test_a_reload_that_lets_models_share_a_pool_shares_out_weights_too() -> None:
+    specs = {name: ModelSpec(name, {pool: 1}, hold=HoldSpec(100_000, 1e6)) for name, pool in (("m", "p"), ("n", "q"))}
+    dispatcher = Dispatcher(specs, {"p": ONE, "q": ONE}, Random(0))
+    dispatcher.handle(ev.ReplicaUp(0.0, "a", "p"))  # q has none: who wants n waits
+    for id in range(900):
+        ask(dispatcher, id, "mnm"[id % 3], ("both", "both", "one")[id % 3])
+    shared = specs | {"n": ModelSpec("n", {"p": 1}, hold=HoldSpec(100_000, 1e6))}
+    dispatcher.handle(ev.Reconfigured(10.0, shared, {"p": ONE}, 1.0))
+    counts = Counter(id % 3 for id in play(dispatcher, 0, 400))
+    assert counts[2] == pytest.approx(200, abs=4)
+    dispatcher.handle(ev.Reconfigured(60.0, specs, {"p": ONE, "q": ONE}, 1.0))
+    running = next(iter(id for id, one in dispatcher._requests.items() if one.replica is not None))
+    counts = Counter(id % 3 for id in play(dispatcher, running, 100))
+    assert (counts[1], counts[2]) == (0, pytest.approx(50, abs=2))
+
+
 def test_a_queue_that_was_empty_has_no_credit_against_the_others_of_its_pool() -> None:
     dispatcher = two_models()
     for id in range(300):

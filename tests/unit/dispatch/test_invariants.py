@@ -162,6 +162,24 @@ class World:
             if live[earlier].model is live[later].model:
                 assert self.asked[earlier].priority <= self.asked[later].priority, "INV-17: strict priority"
 
+    def check_spread(self) -> None:
+        """INV-27, from the queues themselves."""
+        fleet = self.dispatcher.fleet
+        there = 0
+        for model in fleet.queues:
+            beside = {other for route in model.routes for other in route.pool.models}
+            for place, line in enumerate(model.hold.lines):
+                weight = 0.0
+                for flow in line._tenants.flows():
+                    queues = sum(other.hold.lines[place].length(flow.name) > 0 for other in beside)
+                    assert flow.queues == queues, "INV-27: a weight is divided among the queues where its tenant waits"
+                    weight += flow.given / queues
+                    if len(beside) > 1 or len(model.routes) > 1:
+                        there += len(model.routes)
+                assert abs(line.weight - weight) < 1e-9, "INV-27"
+        known = sum(len(queues) for pool in fleet.pools.values() for place in pool.waits for queues in place.values())
+        assert known == there, "INV-27: and nobody is remembered that waits no more"
+
     def check(self) -> None:
         fleet = self.dispatcher.fleet
         leases: dict[str, int] = {}
@@ -193,6 +211,7 @@ class World:
             if waiting:
                 mine = Counter(request.asked.tenant for request in waiting if request.model is model)
                 assert model.hold.by_tenant() == mine, "INV-5: each held request waits in the queue of its own model"
+        self.check_spread()
         assert self.dispatcher.held == len(self.held), "INV-5"
         assert self.dispatcher.live == len(self.held) + len(self.sent), "INV-2: nothing is forgotten"
         stats = self.dispatcher.stats
