@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kilocard.core.errors import CapacityError, KilocardError, RateLimited, UpstreamError
+from kilocard.core.errors import CapacityError, KilocardError, UpstreamError
 
 
 def outcome(error: KilocardError) -> str:
-    """One of metrics.names.REQUESTS' outcomes."""
+    """One of metrics.names.REQUESTS' outcomes. A 429 is its tenant's own matter, no failure of the cluster."""
     if error.http_status == 504:
         return "timeout"
-    if isinstance(error, CapacityError | RateLimited):
+    if isinstance(error, CapacityError):
         return "refused"
     if isinstance(error, UpstreamError):
         return "upstream_error"

@@ -327,6 +327,19 @@ def test_40_429_is_the_tenants_limit_and_503_our_capacity() -> None:
     run(story())
 
 
+def test_40_a_tenant_over_its_limit_is_no_failure_of_the_cluster() -> None:
+    """The share of failures that operators are woken for counts `refused`: it is for 503."""
+
+    async def story() -> None:
+        async with limited_gateway(answer, tenants=acme(requests_per_minute=1)) as acmes:
+            assert [(await acmes.chat()).status for _ in range(3)] == [200, 429, 429]
+            page = acmes.setup.gateway.plane.telemetry.registry.render().decode()
+            assert 'kilocard_requests_total{model="m",pool="",outcome="client_error"} 2' in page
+            assert 'outcome="refused"' not in page and "kilocard_limited_total" in page
+
+    run(story())
+
+
 def test_40_a_request_that_can_never_pass_says_so_and_clients_do_not_repeat_it() -> None:
     async def story() -> None:
         async with limited_gateway(using(5), tenants=acme(tokens_per_minute=100)) as acmes:
