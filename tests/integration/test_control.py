@@ -81,6 +81,7 @@ async def cast(folder: Path) -> AsyncIterator[tuple[Cast, list[asyncio.subproces
                     await asyncio.wait_for(process.wait(), 20)
                 except TimeoutError:
                     process.kill()
+                    await process.wait()
 
 
 async def until(what: str, condition: Any, seconds: float = 20.0) -> Any:

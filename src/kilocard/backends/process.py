@@ -69,9 +69,11 @@ class EngineProcess:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # Ctrl-C in the terminal is for kilocard, which then drains
             )
-        except OSError as error:
+        except BaseException as error:
             ours.close()
-            raise BackendError(f"can't start a process: {error.strerror}. Is the machine out of memory?") from error
+            if isinstance(error, OSError):
+                raise BackendError(f"can't start a process: {error.strerror}. Is the machine out of memory?") from error
+            raise
         finally:
             theirs.close()
         try:

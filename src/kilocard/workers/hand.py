@@ -110,7 +110,7 @@ class Hand:
                     *self._command, str(numbers[0]), stdin=asyncio.subprocess.DEVNULL, pass_fds=numbers,
                     start_new_session=True,
                 )  # fmt: skip
-            except OSError:
+            except BaseException:
                 ours.close()
                 raise
         self.state = "starting"
