@@ -249,6 +249,7 @@ class ClientConnection(ClientWriter):
     def _give_up(self, error: KilocardError) -> None:
         """Answer with an error, then throw away what the client still sends, so that it can read the answer."""
         self.keep_alive = False
+        self.request_id = self.headers = b""  # the last request's, which has its answer
         self.write_error(error, error_body(error))
         turned_away(self.plane, self, error)
         self.plane.buffered -= self._partial

@@ -278,6 +278,25 @@ def test_21_an_engine_that_does_not_say_is_charged_the_reservation() -> None:
     run(story())
 
 
+def test_a_refusal_at_the_door_has_nothing_of_the_request_before_it() -> None:
+    """Behind an answer comes what is no request: its own id, and no limits, since nobody knows whose it is."""
+
+    async def story() -> None:
+        async with limited_gateway(using(10, 1), tenants=acme(requests_per_minute=5)) as one:
+            reader, writer = await one.setup.raw()
+            body = b'{"model":"m","max_tokens":1}'
+            writer.write(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-request-id: mine\r\nauthorization: %b\r\n"
+                b"content-length: %d\r\n\r\n%bNONSENSE\r\n\r\n" % (BEARER[1].encode(), len(body), body)
+            )
+            answered, _, refused = (await reader.read()).partition(b"HTTP/1.1 400 ")
+            assert b"x-request-id: mine\r\n" in answered and b"x-ratelimit-" in answered
+            assert b"x-request-id: kc-" in refused and b"x-ratelimit-" not in refused
+            writer.close()
+
+    run(story())
+
+
 def test_40_a_429_says_which_limit_and_when() -> None:
     """vllm-router#281, litellm#30098, #27823."""
 
