@@ -24,6 +24,7 @@ from stub_engine import (
     DONE,
     END,
     JSON_ANSWER,
+    PATIENT,
     ROLE,
     STREAM_HEAD,
     Asked,
@@ -282,6 +283,23 @@ def test_1_a_client_that_leaves_frees_the_engine_at_once(files: Files) -> None:
                     writer.transport.abort()
                 async with asyncio.timeout(1):
                     await setup.engines[0].asked[0].gone.wait()
+
+    run(story())
+
+
+def test_1_behind_a_long_pipeline_the_end_of_a_tls_client_is_seen_too(files: Files) -> None:
+    """Nothing is read of it meanwhile, so neither is a goodbye: the kernel knows that its connection has ended."""
+
+    async def story() -> None:
+        async with secured(files, hang, timeouts=PATIENT) as setup:
+            _, writer = await connect(setup, files.client())
+            writer.write(request() * 40)
+            while not setup.engines[0].asked:
+                await asyncio.sleep(0.01)
+            writer.transport.abort()
+            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 5)  # it is looked for once a second
+            await setup.settles()
+            assert len(setup.engines[0].asked) == 1
 
     run(story())
 
