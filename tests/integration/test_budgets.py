@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kilocard.core.errors import StoreError
-from kilocard.spec.model import TenantLimits
+from kilocard.spec.model import TenantLimits, TenantSpec
 from kilocard.stores.budget_keeper import BudgetKeeper
 from kilocard.stores.budgets import SqliteBudgets
 from kilocard.tenancy.book import Book
@@ -202,5 +202,34 @@ def test_a_fault_that_nobody_foresaw_forgets_nothing_and_is_tried_again(
             await keeper.save()
             assert len(errors) == 1
         assert SqliteBudgets(path).load(NOON)[DAY] == 10
+
+    asyncio.run(story())
+
+
+def test_a_budget_that_comes_with_another_cluster_file_is_known_before_it_is_used(tmp_path: Path) -> None:
+    """Its tenant had one before, or has one at another gateway."""
+    path = tmp_path / "s.db"
+    SqliteBudgets(path).add({DAY: 950})
+
+    async def story() -> None:
+        book = Book()
+        keeper = BudgetKeeper(book, SqliteBudgets(path), lambda: None, read_at_start=False, wall=lambda: NOON)
+        await keeper.start()
+        assert book.used(SCOPE, 100.0, NOON).day == 0
+        keeper.declare([TenantSpec("acme", limits=SCOPE.limits)])
+        while book.used(SCOPE, 100.0, NOON).day != 950:
+            await asyncio.sleep(0.005)
+        await keeper.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_no_store_is_made_for_tenants_without_budgets(tmp_path: Path) -> None:
+    async def story() -> None:
+        keeper = BudgetKeeper(Book(), SqliteBudgets(tmp_path / "s.db"), lambda: None, read_at_start=False)
+        await keeper.start()
+        keeper.declare([TenantSpec("acme")])
+        await keeper.close()
+        assert not list(tmp_path.iterdir())
 
     asyncio.run(story())

@@ -122,7 +122,7 @@ def gateway_of(
     gateway.parts.append(keys)
     gateway.on_reload.append(lambda spec: keys.declare(spec.tenants))
     if store is not None:
-        gateway.parts.append(keeper(spec, store, gateway.plane.telemetry.store_errors))
+        gateway.parts.append(keeper(spec, store, gateway.plane.telemetry.store_errors, gateway.on_reload))
     gateway.parts.append(Records(spec, gateway.plane, store_path(spec)))
     if spec.gateway.tracing is not None:
         gateway.parts.append(tracing(spec.gateway.tracing, gateway))
@@ -152,9 +152,18 @@ def count(spec: ClusterSpec) -> Book | RedisLimits:
     return Book() if url is None else RedisLimits(url)
 
 
-def keeper(spec: ClusterSpec, store: Book | RedisLimits, errors: Family[Counter]) -> Part:
+def keeper(
+    spec: ClusterSpec,
+    store: Book | RedisLimits,
+    errors: Family[Counter],
+    on_reload: list[Callable[[ClusterSpec], None]],
+) -> Part:
     """What keeps the counts through restarts: a book is brought to disk, a shared store keeps itself."""
-    return budgets(spec, store, errors) if isinstance(store, Book) else store
+    if not isinstance(store, Book):
+        return store
+    kept = budgets(spec, store, errors)
+    on_reload.append(lambda spec: kept.declare(spec.tenants.values()))
+    return kept
 
 
 def budgets(spec: ClusterSpec, book: Book, errors: Family[Counter]) -> BudgetKeeper:
@@ -176,7 +185,7 @@ def supervisor_of(spec: ClusterSpec, workers: int) -> Supervisor:
     command = (sys.executable, "-m", "kilocard.cli.worker")
     store = count(spec)
     supervisor = Supervisor(spec, workers=workers, command=command, limit_store=store, sources=configured)
-    supervisor.parts.append(keeper(spec, store, supervisor.pages.store_errors))
+    supervisor.parts.append(keeper(spec, store, supervisor.pages.store_errors, supervisor.on_reload))
     return supervisor
 
 

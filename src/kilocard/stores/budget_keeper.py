@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kilocard.core.errors import StoreError
+from kilocard.spec.model import TenantSpec
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.budget import BudgetKey, BudgetStore
+from kilocard.tenancy.limits import has_budgets
 from kilocard.tenancy.periods import periods
 
 log = logging.getLogger("kilocard.budgets")
@@ -23,8 +25,8 @@ class BudgetKeeper:
     """A part of a gateway (or of a supervisor that keeps the book for several).
 
     A store that fails stops nothing: the book goes on counting in memory, `on_error` is called for each failure, and
-    what could not be written is written later. The store is read again on each new day, and before the first write if
-    it could not be read at the start.
+    what could not be written is written later. The store is read again on each new day, when tenants change, and before
+    the first write if it could not be read at the start.
     """
 
     def __init__(
@@ -45,7 +47,10 @@ class BudgetKeeper:
         #: the day on which the store was last read
         self._read_on = ""
         self._failing = False
-        self._stop = asyncio.Event()
+        #: somebody has a budget who may have had none: what was used of it before is not known here
+        self._wanted = False
+        self._stopping = False
+        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -55,19 +60,30 @@ class BudgetKeeper:
 
     async def close(self) -> None:
         """Write what is left."""
-        self._stop.set()
+        self._stopping = True
+        self._wake.set()
         if self._task is not None:
             await self._task
         await asyncio.to_thread(self._store.close)
+
+    def declare(self, tenants: Iterable[TenantSpec]) -> None:
+        """The cluster file has changed."""
+        if has_budgets(tenants):
+            self._wanted = True
+            self._wake.set()
 
     async def _run(self) -> None:
         stopping = False
         while not stopping:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(EVERY):
-                    await self._stop.wait()
-            stopping = self._stop.is_set()
-            if self._book.has_unsaved or (self._read_on and self._read_on != periods(self._wall()).day):
+                    await self._wake.wait()
+            self._wake.clear()
+            stopping = self._stopping
+            if self._wanted:
+                self._wanted, self._read_on = False, ""
+                await self.save()
+            elif self._book.has_unsaved or (self._read_on and self._read_on != periods(self._wall()).day):
                 await self.save()
 
     async def save(self) -> None:

@@ -81,6 +81,8 @@ class Supervisor:
         #: others that live as long as this one
         self.parts: list[Part] = []
         self._started: list[Part] = []
+        #: told of another cluster file when it is in force
+        self.on_reload: list[Callable[[ClusterSpec], None]] = []
         self._admin = Server(Admin(self.pages, lambda: self.reloader, self.told), idle_timeout=30.0)
         self._lives = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -147,6 +149,8 @@ class Supervisor:
         wanted = self._wanted(spec)
         self.spec = self._admission.spec = spec
         self.desk.adopt(spec.tenants)
+        for tell in self.on_reload:
+            tell(spec)
         # first the workers, then what follows from it for replicas: they hear both in this order
         told = [hand.reload(dump(self._spec_of(hand))) for hand in self.hands]
         waiting = [asyncio.ensure_future(each) for each in told]
