@@ -230,6 +230,6 @@ def test_no_store_is_made_for_tenants_without_budgets(tmp_path: Path) -> None:
         await keeper.start()
         keeper.declare([TenantSpec("acme")])
         await keeper.close()
-        assert not list(tmp_path.iterdir())
 
     asyncio.run(story())
+    assert not list(tmp_path.iterdir())
