@@ -148,8 +148,11 @@ class ClientConnection(ClientWriter):
         elif began or not self._pace.running:
             self._pace.begin(self.since)
         if framer.expects_continue and self.current is None and not self._queue:
-            framer.expects_continue = False
-            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._let_continue()
+
+    def _let_continue(self) -> None:
+        self._framer.expects_continue = False
+        self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def eof_received(self) -> bool:
         """Clients of an inference API don't half-close: the end of their side means that they are gone."""
@@ -233,7 +236,9 @@ class ClientConnection(ClientWriter):
                 self.transport.abort()
         elif self._framer.in_message:
             framer = self._framer
-            if waited > limits.client_idle:
+            if framer.expects_continue:  # it came behind a request that ran
+                self._let_continue()
+            elif waited > limits.client_idle:
                 self._give_up(RequestTimeout(f"The request was not complete after {limits.client_idle:g} s."))
             elif not framer.in_head and self._pace.too_slow(now, framer.body_bytes, limits, self.plane.timeouts.total):
                 self._give_up(RequestTimeout("The body comes too slowly (gateway.limits.body_rate)."))

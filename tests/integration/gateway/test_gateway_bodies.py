@@ -206,6 +206,28 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     run(story())
 
 
+def test_who_expects_continue_behind_another_request_gets_it_when_that_has_its_answer() -> None:
+    async def slow(asked: Asked, wire: Wire) -> None:
+        await asyncio.sleep(0.1)
+        await answer(asked, wire)
+
+    async def story() -> None:
+        async with gateway_over(slow) as setup:
+            reader, writer = await setup.raw()
+            body = b'{"model":"m"}'
+            whole_request = post(body, extra=b"expect: 100-continue\r\n")
+            writer.write(post(body) + whole_request[: -len(body)])
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(body)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            writer.close()
+
+    run(story())
+
+
 def test_a_long_pipeline_is_a_loop_not_a_tower_of_calls() -> None:
     async def slow(asked: Asked, wire: Wire) -> None:
         await asyncio.sleep(0.2)
