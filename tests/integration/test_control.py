@@ -78,10 +78,10 @@ async def cast(folder: Path) -> AsyncIterator[tuple[Cast, list[asyncio.subproces
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
                 try:
+                    await asyncio.wait_for(process.wait(), 3)
+                except TimeoutError:  # it drains, since a gateway that is gone can't say that its requests have ended
+                    process.send_signal(signal.SIGTERM)
                     await asyncio.wait_for(process.wait(), 20)
-                except TimeoutError:
-                    process.kill()
-                    await process.wait()
 
 
 async def until(what: str, condition: Any, seconds: float = 20.0) -> Any:
