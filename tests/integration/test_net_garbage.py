@@ -36,11 +36,14 @@ def test_connections_leave_no_garbage() -> None:
         try:
             for _ in range(5):
                 assert (await fetch(f"http://127.0.0.1:{port}/x", timeout=5)).status == 200
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(20):
                 while server.connections:
                     await asyncio.sleep(0.01)
-            await asyncio.sleep(0.05)
-            return there() - before
+            for _ in range(50):  # sockets that are closed take a turn or two, on a busy machine more
+                if not (left := there() - before):
+                    break
+                await asyncio.sleep(0.05)
+            return left
         finally:
             gc.enable()
             await server.close(grace=0)

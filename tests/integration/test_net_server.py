@@ -76,27 +76,30 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_a_disconnect_cancels_the_handler() -> None:
-    cancelled = asyncio.Event()
+    began, cancelled = asyncio.Event(), asyncio.Event()
 
     async def wait(request: Request, reply: Reply) -> None:
         if request.query == "stream":
             reply.start(200)
             reply.write_now(b"x")
         try:
-            await asyncio.sleep(30)
+            began.set()
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
             cancelled.set()
             raise
 
     async def body(server: Server, reader: Reader, writer: Writer) -> None:
         for query in (b"plain", b"stream"):
+            began.clear()
             cancelled.clear()
             _, other = await asyncio.open_connection("127.0.0.1", server.port)
             other.write(b"GET /?%s HTTP/1.1\r\n\r\n" % query)
+            await began.wait()
             await asyncio.sleep(0.05)
             assert not cancelled.is_set()
             other.close()
-            await asyncio.wait_for(cancelled.wait(), 2)
+            await asyncio.wait_for(cancelled.wait(), 20)
 
     talk(wait, body)
 
@@ -187,23 +190,23 @@ def test_timeouts() -> None:
         half.write(b"GET /a HTTP/1.1\r\nX: ")
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
         assert (await response(reader))[0] == 200
-        assert await asyncio.wait_for(reader.read(), 2) == b""  # idle
+        assert await asyncio.wait_for(reader.read(), 20) == b""  # idle
         assert (await response(other))[0] == 408
         half.close()
 
-    talk(echo, body, idle_timeout=0.1, request_timeout=0.3)
+    talk(echo, body, idle_timeout=0.6, request_timeout=0.8)
 
 
 def test_a_running_handler_is_not_idle() -> None:
     async def slow(request: Request, reply: Reply) -> Answer:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
         return Answer(200, "text/plain", "late")
 
     async def body(server: Server, reader: Reader, writer: Writer) -> None:
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
         assert (await response(reader))[2] == b"late"
 
-    talk(slow, body, idle_timeout=0.1)
+    talk(slow, body, idle_timeout=0.4)
 
 
 def test_expect_continue() -> None:
@@ -230,18 +233,22 @@ def test_head_and_204_have_no_body() -> None:
 
 
 def test_close_lets_running_requests_finish_and_says_so() -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
     async def slow(request: Request, reply: Reply) -> Answer:
-        await asyncio.sleep(0.1)
+        began.set()
+        await go_on.wait()
         return Answer(200, "text/plain", "done")
 
     async def body(server: Server, reader: Reader, writer: Writer) -> None:
         idle_reader, idle = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
-        await asyncio.sleep(0.02)
-        closing = asyncio.create_task(server.close(grace=2))
-        assert await asyncio.wait_for(idle_reader.read(), 0.09) == b""
+        await began.wait()
+        closing = asyncio.create_task(server.close(grace=60))
+        assert await asyncio.wait_for(idle_reader.read(), 20) == b""  # while the other one's request runs
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", server.port)
+        go_on.set()
         assert (await response(reader))[2] == b"done"
         assert await reader.read() == b""
         await closing
@@ -252,13 +259,16 @@ def test_close_lets_running_requests_finish_and_says_so() -> None:
 
 
 def test_close_cuts_what_does_not_finish() -> None:
+    began = asyncio.Event()
+
     async def forever(request: Request, reply: Reply) -> None:
-        await asyncio.sleep(30)
+        began.set()
+        await asyncio.sleep(60)
 
     async def body(server: Server, reader: Reader, writer: Writer) -> None:
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
-        await asyncio.sleep(0.02)
-        await asyncio.wait_for(server.close(grace=0.05), 1)
+        await began.wait()
+        await asyncio.wait_for(server.close(grace=0.05), 20)
         assert not server.connections
 
     talk(forever, body)
@@ -309,7 +319,7 @@ def test_a_write_to_a_client_that_left_is_gone() -> None:
 
     async def body(server: Server, reader: Reader, writer: Writer) -> None:
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
-        await asyncio.wait_for(reader.read(), 1)
+        await asyncio.wait_for(reader.read(), 20)
         assert len(seen) == 1
 
     talk(write, body)
