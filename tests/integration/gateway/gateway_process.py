@@ -31,7 +31,7 @@ class GatewayProcess:
     async def started(self) -> None:
         assert self.process.stderr is not None
         said = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while b"/readyz" not in said:
                 line = await self.process.stderr.readline()
                 assert line, said.decode()
@@ -83,7 +83,7 @@ class GatewayProcess:
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.process.returncode is None:
             self.process.send_signal(number)
-        return await asyncio.wait_for(self.process.wait(), 15)
+        return await asyncio.wait_for(self.process.wait(), 40)
 
 
 @contextlib.asynccontextmanager

@@ -104,6 +104,16 @@ async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
             await asyncio.sleep(0.005)
 
 
+async def stands_still(count: Callable[[], int], beats: int = 30) -> int:
+    """Wait until it is more than 0 and does not change for so many beats; returns what it is then."""
+    last, since = count(), 0
+    while not last or since < beats:
+        await asyncio.sleep(BEAT)
+        now = count()
+        last, since = now, since + 1 if now == last else 0
+    return last
+
+
 class HandClock:
     """The gateway's clock, set by hand. It stands still until `forward`; the gateway goes on looking at it."""
 

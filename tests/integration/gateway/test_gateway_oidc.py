@@ -20,7 +20,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
-from stub_engine import Setup, answer, gateway_over, run
+from stub_engine import Setup, answer, gateway_over, run, until, within
 
 from kilocard.cli.wiring import key_ring
 from kilocard.core.errors import UsageError
@@ -188,7 +188,7 @@ def test_a_token_that_is_remembered_still_expires(tmp_path: Path, monkeypatch: p
             expires = wall_clock() + 1.0
             token = issuer.token(exp=expires)
             statuses = []
-            while wall_clock() < expires + 0.4:
+            while len(statuses) < 3:
                 at = wall_clock()
                 status, _ = await asked(setup, token)
                 if wall_clock() < expires:
@@ -196,7 +196,7 @@ def test_a_token_that_is_remembered_still_expires(tmp_path: Path, monkeypatch: p
                 elif at > expires + 0.25:
                     statuses.append(status)
                 await asyncio.sleep(0.02)
-            assert statuses and set(statuses) == {401}
+            assert set(statuses) == {401}
 
     run(story())
 
@@ -206,13 +206,15 @@ def test_42_an_outage_of_the_issuer_changes_nothing(tmp_path: Path) -> None:
         async with issuing() as issuer, trusting(issuer, tmp_path, refresh=0.2) as setup:
             assert await asked(setup, issuer.token()) == (200, "")
             await issuer.stop()
-            await asyncio.sleep(0.8)
+
+            def old() -> bool:
+                age = gauge(setup, "kilocard_key_source_age_seconds")
+                return gauge(setup, "kilocard_key_source_up") == 0 and age is not None and age > 0.5
+
+            await until(old)
             for name in ("rsa-1", "ec-1"):
                 assert await asked(setup, issuer.token(name)) == (200, "")  # a new token, verified with the old keys
-            assert gauge(setup, "kilocard_key_source_up") == 0
-            age = gauge(setup, "kilocard_key_source_age_seconds")
-            assert age is not None and age > 0.5
-            assert gauge(setup, "kilocard_keys") == 2
+            assert old() and gauge(setup, "kilocard_keys") == 2
             assert await asked(setup, "kc-a") == (200, "")
             # and wrong words of it are no better than none
             for words in (
@@ -222,15 +224,14 @@ def test_42_an_outage_of_the_issuer_changes_nothing(tmp_path: Path) -> None:
                 Answer(302, "text/plain", ""),
             ):
                 issuer.says = lambda path, words=words: words  # type: ignore[misc]  # mypy's view of a default
+                asked_before = len(issuer.asked)
                 await issuer.start()
-                await asyncio.sleep(0.5)
+                await until(lambda: len(issuer.asked) >= asked_before + 2)  # noqa: B023  # it has read the first of them
                 assert await asked(setup, issuer.token(sub=str(words))) == (200, "")
                 await issuer.stop()
             issuer.says = lambda path: None
             await issuer.start()
-            async with asyncio.timeout(5):
-                while gauge(setup, "kilocard_key_source_up") != 1:
-                    await asyncio.sleep(0.05)
+            await until(lambda: gauge(setup, "kilocard_key_source_up") == 1)
             assert await asked(setup, issuer.token()) == (200, "")
 
     run(story())
@@ -242,14 +243,14 @@ def test_42_a_start_without_the_issuer_serves_keys_and_tokens_once_it_is_there(t
             await issuer.stop()
             begun = time.monotonic()
             async with trusting(issuer, tmp_path, refresh=0.3) as setup:
-                assert time.monotonic() - begun < 1.5
+                assert time.monotonic() - begun < 8  # it does not wait for the issuer
                 assert await asked(setup, "kc-a") == (200, "")
                 response = await setup.post({"model": "m"}, headers=[("authorization", f"Bearer {issuer.token()}")])
                 assert response.status == 503 and int(response.headers["retry-after"]) >= 1
                 assert json.loads(response.body)["error"]["code"] == "issuer_unavailable"
                 assert gauge(setup, "kilocard_key_source_up") == 0
                 await issuer.start()
-                async with asyncio.timeout(5):
+                async with within(20):
                     while (await asked(setup, issuer.token()))[0] != 200:
                         await asyncio.sleep(0.05)
 
@@ -259,16 +260,19 @@ def test_42_a_start_without_the_issuer_serves_keys_and_tokens_once_it_is_there(t
 def test_a_new_key_of_the_issuer_is_fetched_and_an_unknown_one_asked_for_once_in_ten_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(issuer_shell, "AT_MOST_EACH", 1.0)
+    def ten_seconds_are(over: bool) -> None:
+        monkeypatch.setattr(issuer_shell, "AT_MOST_EACH", 0.0 if over else 1000.0)
 
     async def story() -> None:
         async with issuing() as issuer, trusting(issuer, tmp_path) as setup:
-            await asyncio.sleep(1.1)
+            ten_seconds_are(over=True)
             issuer.keys["rsa-2"] = rsa_key(2)
             status, code = await asked(setup, issuer.token("rsa-2"))
             assert (status, code) == (503, "issuer_unavailable")  # clients try again on that, after Retry-After
-            await asyncio.sleep(0.3)
-            assert await asked(setup, issuer.token("rsa-2")) == (200, "")
+            ten_seconds_are(over=False)
+            while (said := await asked(setup, issuer.token("rsa-2"))) == (503, "issuer_unavailable"):
+                await asyncio.sleep(0.01)
+            assert said == (200, "")
             fetches = issuer.asked.count("/keys")
             assert fetches == 2
             for number in range(100):
@@ -278,11 +282,12 @@ def test_a_new_key_of_the_issuer_is_fetched_and_an_unknown_one_asked_for_once_in
             # a key that the issuer has withdrawn: its tokens are good no longer, remembered or not
             token = issuer.token("rsa-2")
             assert await asked(setup, token) == (200, "")
-            await asyncio.sleep(1.1)
+            ten_seconds_are(over=True)
             del issuer.keys["rsa-2"]
             await asked(setup, issuer.token("wake", sign_with=rsa_key(1)))
-            await asyncio.sleep(0.3)
-            assert (await asked(setup, token))[0] == 401
+            ten_seconds_are(over=False)
+            while (await asked(setup, token))[0] != 401:
+                await asyncio.sleep(0.01)
 
     run(story())
 

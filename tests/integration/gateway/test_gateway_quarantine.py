@@ -25,6 +25,7 @@ from stub_engine import (
     delta,
     gateway_over,
     run,
+    until,
     whole,
 )
 
@@ -205,12 +206,13 @@ def test_38_processes_that_exit() -> None:
                 for _ in range(5):
                     assert (await poison(setup))[0] == 422
                     assert (await setup.chat()).status == 200
+                await until(lambda: sum(process.returncode is not None for process in processes) >= 2)
                 assert sum(process.returncode is not None for process in processes) == 2
         finally:
             for process in processes:
                 if process.returncode is None:
                     process.kill()
-                await process.wait()
+                await process.communicate()  # to the end of the pipe, whose transport would outlive the loop
 
     run(story())
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
-from stub_engine import Asked, Setup, Wire, answer, die, error500, gateway_over, run
+from stub_engine import Asked, Setup, Wire, answer, die, error500, gateway_over, run, until
 
 from kilocard.core.replica import Endpoint, Found
 from kilocard.gateway.state import state
@@ -107,16 +108,18 @@ def test_an_error_has_one_too() -> None:
 
 
 def test_a_wait_is_in_the_receipt() -> None:
-    async def briefly(asked: Asked, wire: Wire) -> None:
-        await asyncio.sleep(0.2)
-        await answer(asked, wire)
-
     async def story() -> None:
-        async with gateway_over(briefly, max_in_flight=1) as setup:
+        async def first_waits_for_second(asked: Asked, wire: Wire) -> None:
+            await until(lambda: asked.number > 1 or len(setup.gateway.plane.exchanges) == 2)
+            await asyncio.sleep(0.1)
+            await answer(asked, wire)
+
+        async with gateway_over(first_waits_for_second, max_in_flight=1) as setup:
             first = asyncio.ensure_future(setup.chat())
-            await asyncio.sleep(0.05)
+            await until(lambda: setup.engines[0].asked)
+            began = time.monotonic()
             said = receipt(await ask(setup))
-            assert 0.05 < said["held_s"] < 2 and said["held"] == "all_busy"
+            assert 0.05 < said["held_s"] <= time.monotonic() - began and said["held"] == "all_busy"
             await first
 
     run(story())

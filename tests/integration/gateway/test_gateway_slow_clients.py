@@ -8,9 +8,24 @@ import re
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from stub_engine import DONE, END, STREAM_HEAD, Asked, Setup, Wire, answer, chunk, delta, gateway_over, run
+from stub_engine import (
+    DONE,
+    END,
+    STREAM_HEAD,
+    Asked,
+    Setup,
+    Wire,
+    answer,
+    chunk,
+    delta,
+    gateway_over,
+    run,
+    until,
+    within,
+)
 
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.spec.model import Limits, Timeouts
@@ -61,43 +76,46 @@ async def trailers_without_end(streams: Streams) -> None:
     await trickle(streams, b"x-a: y\r\n" * 1000)
 
 
-async def promises_without_a_body(streams: Streams) -> None:
+async def promises_a_body(streams: Streams) -> None:
     streams[1].write(HEAD + b"expect: 100-continue\r\ncontent-length: 50\r\n\r\n")
     assert (await streams[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
 
 
-async def second_request_by_bytes(streams: Streams) -> None:
+async def first_request(streams: Streams) -> None:
     streams[1].write(HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY)
     head = await streams[0].readuntil(b"\r\n\r\n")
     await streams[0].readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
-    await trickle(streams, HEAD + b"x-a: y\r\n" * 1000)
 
 
-SENDERS: list[Callable[[Streams], Awaitable[None]]] = [
-    head_by_bytes, body_by_bytes, body_fast_then_by_bytes, chunks_by_bytes, one_endless_extension,
-    trailers_without_end, promises_without_a_body, second_request_by_bytes,
-]  # fmt: skip
+async def nothing(streams: Streams) -> None:
+    pass
+
+
+#: what each does first, and then, as slowly as it can
+SENDERS: list[tuple[Callable[[Streams], Awaitable[None]], Callable[[Streams], Awaitable[None]]]] = [
+    *((nothing, slowly) for slowly in (head_by_bytes, body_by_bytes, body_fast_then_by_bytes)),
+    *((nothing, slowly) for slowly in (chunks_by_bytes, one_endless_extension, trailers_without_end)),
+    (promises_a_body, nothing),
+    (first_request, head_by_bytes),
+]
 
 
 def test_senders_are_cut_by_the_whole_and_not_by_the_byte() -> None:
-    async def one(setup: Setup, sends: Callable[[Streams], Awaitable[None]]) -> None:
+    async def one(setup: Setup, first: Callable[[Streams], Awaitable[None]], then: Any) -> None:
         streams = await setup.raw()
-        sending = asyncio.ensure_future(sends(streams))
-        began = time.monotonic()
-        if sends in (promises_without_a_body, second_request_by_bytes):
-            await asyncio.sleep(0.3)  # it reads something itself first
-        said = await streams[0].readuntil(b"\r\n")
-        assert said.startswith(b"HTTP/1.1 408"), sends
-        assert time.monotonic() - began < 5.0, sends
+        await first(streams)
+        sending = asyncio.ensure_future(then(streams))
+        async with within(5.0):
+            said = await streams[0].readuntil(b"\r\n")
+        assert said.startswith(b"HTTP/1.1 408"), (first, then)
         sending.cancel()
         streams[1].close()
 
     async def story() -> None:
         async with gateway_over(answer, limits=QUICK) as setup:
-            await asyncio.gather(*(one(setup, sends) for sends in SENDERS))
+            await asyncio.gather(*(one(setup, *sends) for sends in SENDERS))
             assert len(setup.engines[0].asked) == 1
-            await asyncio.sleep(0.05)
-            assert setup.gateway.plane.buffered == 0
+            await until(lambda: setup.gateway.plane.buffered == 0)
 
     run(story())
 
@@ -108,7 +126,12 @@ def test_a_slow_body_that_keeps_the_pace_arrives() -> None:
             streams = await setup.raw()
             body = BODY + b" " * 5000
             streams[1].write(HEAD + b"content-length: %d\r\n\r\n" % len(body))
-            await trickle(streams, body, size=100, every=0.05)  # 2,000 bytes a second, for 2.5 s
+            began, sent = time.monotonic(), 0
+            while sent < len(body):  # 2,000 bytes a second, for 2.5 s, whoever else has the processor meanwhile
+                due = int(2000 * (time.monotonic() - began))
+                streams[1].write(body[sent:due])
+                sent = max(sent, due)
+                await asyncio.sleep(0.05)
             assert (await streams[0].readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
             streams[1].close()
 
@@ -132,9 +155,7 @@ def test_time_behind_a_running_request_is_not_the_clients() -> None:
             gate.set()
             assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
             writer.write(whole[-5:])
-            async with asyncio.timeout(2):
-                while len(setup.engines[0].asked) < 2:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(setup.engines[0].asked) == 2)
             writer.close()
 
     run(story())
@@ -166,7 +187,7 @@ def test_11_a_reader_that_hardly_reads_is_cut_and_its_engine_held(reads: int) ->
             await loop.sock_sendall(sock, HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
             plane = setup.gateway.plane
             largest = 0
-            async with asyncio.timeout(8):
+            async with within(8):
                 while not plane.exchanges:
                     await asyncio.sleep(0.01)
                 while plane.exchanges:
@@ -200,7 +221,7 @@ def test_what_goes_past_the_transport_never_overtakes_what_waits_in_it() -> None
         await wire.send(chunk(DONE) + END)
 
     async def story() -> None:
-        async with gateway_over(numbered) as setup:
+        async with gateway_over(numbered, timeouts=Timeouts(idle=30.0)) as setup:
             sock = socket.socket()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.setblocking(False)
@@ -209,6 +230,7 @@ def test_what_goes_past_the_transport_never_overtakes_what_waits_in_it() -> None
             body = b'{"model":"m","stream":true}'
             await loop.sock_sendall(sock, HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
             received, waited = bytearray(), 0
+            await until(lambda: setup.gateway.plane.connections)
             (connection,) = setup.gateway.plane.connections
             while not received.endswith(END):
                 if len(received) % 7 == 0:
@@ -230,18 +252,28 @@ def test_behind_whatever_else_is_written_one_piece_goes_through_the_transport() 
     seen: list[bool] = []
 
     async def story() -> None:
+        received, sent = b"", 0
+
         async def script(asked: Asked, wire: Wire) -> None:
+            nonlocal received, sent
             await wire.send(STREAM_HEAD)
             for chunks in (1, 1, 1, 2, 1, 1):
                 await wire.send(chunk(delta("x")) * chunks)
-                await asyncio.sleep(0.02)
+                sent += chunks
+                while received.count(b'"x"') < sent:  # it has gone through the gateway
+                    received += await reader.read(65536)
                 (exchange,) = setup.gateway.plane.exchanges.values()
                 assert exchange._passing is not None
                 seen.append(exchange._passing.straight)
             await wire.send(chunk(DONE) + END)
 
         async with gateway_over(script) as setup:
-            assert (await setup.chat(stream=True)).status == 200
+            reader, writer = await setup.raw()
+            body = b'{"model":"m","stream":true}'
+            writer.write(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+            await until(lambda: len(seen) == 6)
+            assert (await reader.readuntil(END)).endswith(chunk(DONE) + END)
+            writer.close()
 
     run(story())
     assert seen == [False, True, True, False, True, True]
@@ -288,7 +320,7 @@ def test_a_client_that_vanished_is_noticed_by_the_kernel() -> None:
     async def story() -> None:
         async with gateway_over(answer, timeouts=Timeouts(idle=45.0)) as setup:
             _, writer = await setup.raw()
-            await asyncio.sleep(0.05)
+            await until(lambda: setup.gateway.plane.connections)
             (connection,) = setup.gateway.plane.connections
             sock = connection.transport.get_extra_info("socket")
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 from stub_engine import (
     DONE,
     END,
     JSON_ANSWER,
+    PATIENT,
     ROLE,
     STOP,
     STREAM_HEAD,
@@ -26,6 +26,8 @@ from stub_engine import (
     gateway_over,
     hang,
     run,
+    stands_still,
+    until,
     whole,
 )
 
@@ -108,33 +110,31 @@ def test_5_done_inside_the_text_does_not_end_the_stream() -> None:
 
 
 def test_10_each_chunk_is_passed_on_at_once() -> None:
-    """dstack#4269: a 16 KB buffer held 247-byte chunks for 16 s. Here each is stamped with its send time."""
+    """dstack#4269: a 16 KB buffer held 247-byte chunks for 16 s. Here none is sent before the client has the last."""
+    has = asyncio.Semaphore(0)
 
-    async def stamped(asked: Asked, wire: Wire) -> None:
+    async def waits(asked: Asked, wire: Wire) -> None:
         await wire.send(STREAM_HEAD)
-        await asyncio.sleep(0.2)
-        for _ in range(10):
-            await wire.send(chunk(delta(f"{time.monotonic():.6f}" + "x" * 170)))
-            await asyncio.sleep(0.03)
+        for number in range(10):
+            await has.acquire()  # at first the head, which must not wait for the first token
+            await wire.send(chunk(delta(f"{number}" + "x" * 170)))
+        await has.acquire()
         await wire.send(END)
 
     async def story() -> None:
-        async with gateway_over(stamped) as setup:
+        async with gateway_over(waits, timeouts=PATIENT) as setup:
             reader, writer = await setup.raw()
             body = json.dumps({"model": "m", "stream": True}).encode()
             writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\naccept-encoding: gzip\r\n")
-            start = time.monotonic()
             writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
             head = await reader.readuntil(b"\r\n\r\n")
-            assert time.monotonic() - start < 0.15, "the head must not wait for the first token"
+            has.release()
             assert b"x-accel-buffering: no" in head and b"cache-control: no-cache" in head
             assert b"content-encoding" not in head.lower()
-            delays = []
-            for _ in range(10):
+            for number in range(10):
                 line = await reader.readuntil(b"\n\n\r\n")
-                sent = float(line.split(b'"content": "')[1].split(b"x")[0])
-                delays.append(time.monotonic() - sent)
-            assert sorted(delays)[5] < 0.02, delays
+                assert b'"content": "%dx' % number in line
+                has.release()
             await reader.readuntil(b"0\r\n\r\n")
             writer.close()
 
@@ -302,15 +302,13 @@ def test_8_four_timeouts_each_with_its_name() -> None:
             await wire.send(chunk(delta("x")))
             await asyncio.sleep(0.05)
 
-    limits = Timeouts(connect=0.3, first_token=0.4, first_token_per_prompt_token=0, idle=0.5, total=1.5)
+    limits = Timeouts(connect=5, first_token=1.0, first_token_per_prompt_token=0, idle=1.0, total=3.0)
 
     async def story() -> None:
         async with gateway_over(hang, timeouts=limits) as setup:
             response = await setup.chat(max_tokens=1)
             assert (response.status, json.loads(response.body)["error"]["code"]) == (504, "first_token_timeout")
-            assert setup.engines[0].asked[0].gone.is_set() or await asyncio.wait_for(
-                setup.engines[0].asked[0].gone.wait(), 1
-            )
+            await until(setup.engines[0].asked[0].gone.is_set)
         async with gateway_over(stalls, timeouts=limits) as setup:
             response = await setup.chat(stream=True)
             assert b'"idle_timeout"' in response.body and b"[DONE]" not in response.body
@@ -385,15 +383,15 @@ def test_a_replica_that_fails_behind_what_it_says_after_done_has_said_all(behind
 
 def test_8_a_hung_replica_does_not_slow_the_others() -> None:
     async def story() -> None:
-        async with gateway_over(hang, answer, answer, timeouts=Timeouts(first_token=5, total=10)) as setup:
+        async with gateway_over(hang, answer, answer, timeouts=Timeouts(first_token=60, total=60)) as setup:
             stuck = [asyncio.ensure_future(setup.chat()) for _ in range(3)]
             await asyncio.sleep(0.1)
             more = [asyncio.ensure_future(setup.chat()) for _ in range(20)]
-            stuck += (await asyncio.wait(more, timeout=1.0))[1]
-            assert len(stuck) <= 3 + 20 // 3, "only what went to the hung replica waits"
-            for task in stuck:
+            # only what went to the hung replica waits
+            await until(lambda: sum(task.done() for task in more) >= 20 - 20 // 3)
+            for task in (*stuck, *more):
                 task.cancel()
-            await asyncio.gather(*stuck, return_exceptions=True)
+            await asyncio.gather(*stuck, *more, return_exceptions=True)
 
     run(story())
 
@@ -425,7 +423,7 @@ def test_9_an_answer_that_is_not_streamed_has_time_for_all_its_tokens() -> None:
 
     async def story() -> None:
         async with gateway_over(thinks, timeouts=limits) as setup:
-            assert (await setup.chat(max_tokens=100)).status == 200
+            assert (await setup.chat(max_tokens=300)).status == 200
             assert (await setup.chat()).status == 200, "no limit given: only `total` bounds it"
             assert (await setup.chat(max_tokens=10)).status == 504
             assert (await setup.post({"model": "m", "input": "x"}, "/v1/embeddings")).status == 504
@@ -466,18 +464,15 @@ def test_11_a_slow_reader_holds_the_engine_back_in_bounded_memory() -> None:
             sent += len(piece)
 
     async def story() -> None:
-        async with gateway_over(torrent, timeouts=Timeouts(idle=1.5)) as setup:
+        async with gateway_over(torrent, timeouts=Timeouts(idle=3.0)) as setup:
             _, writer = await setup.raw()
             body = json.dumps({"model": "m", "stream": True}).encode()
             writer.write(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
             writer.transport.pause_reading()
-            await asyncio.sleep(0.5)
-            at_first = sent
-            await asyncio.sleep(0.5)
-            assert sent == at_first, "the engine's socket must be full"
+            await stands_still(lambda: sent)  # the engine's socket is full
             connection = next(iter(setup.gateway.plane.connections))
             assert connection.transport.get_write_buffer_size() < 1024 * 1024
-            await setup.settles(5)  # a reader that takes nothing for `idle` seconds is cut off
+            await setup.settles()  # a reader that takes nothing for `idle` seconds is cut off
             writer.close()
 
     run(story())
@@ -629,9 +624,7 @@ def test_an_endless_error_page_is_not_gathered_for_ever() -> None:
     async def story() -> None:
         async with gateway_over(endless, endless) as setup:
             assert (await setup.chat()).status == 502
-            async with asyncio.timeout(1):
-                while cut < 2:
-                    await asyncio.sleep(0.01)
+            await until(lambda: cut == 2)
 
     run(story())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as collector
-from stub_engine import Asked, Setup, Wire, answer, die, error500, gateway_over, run
+from stub_engine import Asked, Setup, Wire, answer, die, error500, gateway_over, run, until
 
 from kilocard.cli.traces import tracing
 from kilocard.core.errors import UsageError
@@ -167,11 +167,12 @@ def test_each_attempt_is_a_span_and_a_retry_an_event(receiver: Receiver) -> None
 
 
 def test_errors_holds_and_tenants_are_told(receiver: Receiver) -> None:
-    async def slowly(asked: Asked, wire: Wire) -> None:
-        await asyncio.sleep(0.1)
-        await error500(asked, wire)
-
     async def story() -> None:
+        async def slowly(asked: Asked, wire: Wire) -> None:
+            await until(lambda: asked.number > 1 or len(setup.gateway.plane.exchanges) == 2)
+            await asyncio.sleep(0.1)
+            await error500(asked, wire)
+
         digest = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"  # of "secret"
         tenants = {"team-a": TenantSpec("team-a", (digest,))}
         async with traced(slowly, url=receiver.url, tenants=tenants, max_in_flight=1) as setup:
@@ -249,9 +250,7 @@ def test_a_collector_that_is_down_costs_traces_not_requests(
         async with traced(answer, url=url) as setup:
             for _ in range(30):
                 assert (await ask(setup)).status == 200
-            async with asyncio.timeout(5):
-                while not counted(setup, "dropped"):
-                    await asyncio.sleep(0.02)
+            await until(lambda: counted(setup, "dropped"))
         assert counted(setup, "sent") == 0 and counted(setup, "dropped") == 30
         (line,) = [record.getMessage() for record in caplog.records if "traces are dropped" in record.getMessage()]
         assert f"{url}/v1/traces" in line and "gateway.tracing.endpoint" in line

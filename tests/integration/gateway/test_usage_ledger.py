@@ -13,20 +13,20 @@ from pathlib import Path
 
 import psycopg
 from gateway_process import gateway_process
-from stub_engine import StubEngine, answer, run
+from stub_engine import StubEngine, answer, run, until
 
 from postgres_server import postgres
 
 #: seconds between two writes of the ledger in these tests
 FLUSH = 0.3
 #: for the write of one batch, and for a machine that does something else
-SLACK = 0.5
+SLACK = 1.5
 
 
 def reported(*words: str) -> int:
     """Requests of all days, as `kilocard usage` says."""
     argv = [sys.executable, "-m", "kilocard", "usage", *words, "--by", "", "--json"]
-    done = subprocess.run(argv, capture_output=True, check=True, timeout=20)
+    done = subprocess.run(argv, capture_output=True, check=True, timeout=60)
     return int(json.loads(done.stdout)["total"]["requests"])
 
 
@@ -41,14 +41,17 @@ def test_kill_9_loses_no_more_than_is_stated(tmp_path: Path) -> None:
     async def story() -> None:
         async with gateway_process(tmp_path, StubEngine(answer), usage={"flush": "300ms"}) as gateway:
             gateway.busy()
-            await asyncio.sleep(2.0)
-            killed_at = time.monotonic()
+
+            def due() -> set[str]:
+                known = time.monotonic() - FLUSH - SLACK
+                return {name for name, at in gateway.answered.items() if at < known}
+
+            await until(lambda: len(due()) > 200)
+            owed = due()
             await gateway.stop(signal.SIGKILL)
             await gateway.rest()
             kept = ids(tmp_path / "kilocard.db")
-            due = {name for name, at in gateway.answered.items() if at < killed_at - FLUSH - SLACK}
-            assert len(due) > 100
-            assert due <= set(kept)
+            assert owed <= set(kept)
             assert len(kept) == len(set(kept)) == reported("--store", str(tmp_path / "kilocard.db"))
 
     run(story())
@@ -60,7 +63,7 @@ def test_a_clean_stop_loses_nothing_and_a_new_start_goes_on(tmp_path: Path) -> N
         for _ in range(2):
             async with gateway_process(tmp_path, StubEngine(answer), usage={"flush": "60s"}) as gateway:
                 gateway.busy()
-                await asyncio.sleep(0.5)
+                await until(lambda: len(gateway.answered) > 50)
                 await gateway.rest()
                 assert await gateway.stop() == 0
                 answered |= set(gateway.answered)
@@ -84,7 +87,7 @@ def test_42_a_database_that_is_killed_and_comes_back_loses_nothing(tmp_path: Pat
                     before = len(gateway.answered)
                     await asyncio.to_thread(database.crash)
                     await asyncio.sleep(0.7)
-                    assert len(gateway.answered) > before + 50, "clients are served without the database"
+                    await until(lambda: len(gateway.answered) > before + 50)  # noqa: B023  # clients are served without the database
                     database.start()
                     await asyncio.to_thread(database.wait)
                     await asyncio.sleep(0.7)
@@ -106,12 +109,15 @@ def test_42_a_gateway_starts_without_its_database(tmp_path: Path) -> None:
         usage = {"flush": "100ms", "database": "postgresql://kilocard:secret@127.0.0.1:1/nowhere"}
         async with gateway_process(tmp_path, StubEngine(answer), usage=usage) as gateway:
             gateway.busy(1)
-            await asyncio.sleep(0.5)
-            await gateway.rest()
-            assert gateway.answered
-            await gateway.stop(signal.SIGKILL)
             assert gateway.process.stderr is not None
-            said = await gateway.process.stderr.read()
-            assert b"can't be written to" in said.replace(b"\n", b" ") and b"secret" not in said
+            said = b""
+            async with asyncio.timeout(40):
+                while b"can't be written to" not in said.replace(b"\n", b" "):
+                    said += await gateway.process.stderr.readline()
+            await until(lambda: gateway.answered)
+            await gateway.rest()
+            await gateway.stop(signal.SIGKILL)
+            said += await gateway.process.stderr.read()
+            assert b"secret" not in said
 
     run(story())

@@ -71,6 +71,10 @@ class Recorder:
             writer.close()
 
 
+#: seconds
+TURN = 0.005
+
+
 @dataclass
 class Said:
     """What a client was told: status codes in their order, and whether the connection was closed then."""
@@ -83,8 +87,9 @@ class Said:
         return bool(self.statuses) and self.statuses[0] >= 400
 
 
-async def ask(port: int, *pieces: bytes, patience: float = 0.15) -> Said:
-    """Send the bytes; read answers until nothing has come for `patience` seconds after the last."""
+async def ask(port: int, *pieces: bytes, patience: float = 0.15, answered: bool = False) -> Said:
+    """Send the bytes; read answers until nothing has come for `patience` seconds after the last. `answered`: it is
+    known that there will be an answer, however long a busy machine takes for it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     said = b""
     closed = False
@@ -96,17 +101,30 @@ async def ask(port: int, *pieces: bytes, patience: float = 0.15) -> Said:
                 await asyncio.sleep(0)
             while True:
                 # an answer mostly comes at once; a second one, or the end, right behind it
-                async with asyncio.timeout(0.03 if _is_whole(said) else patience):
-                    data = await reader.read(65536)
+                first = 20.0 if answered else patience
+                data = await _more(reader, 0.03 if _is_whole(said) else patience if said else first)
+                if data is None:
+                    break
                 if not data:
                     closed = True
                     break
                 said += data
-    except TimeoutError:
-        pass
     finally:
         writer.close()
     return Said([int(code) for code in re.findall(rb"HTTP/1\.[01] (\d{3}) ", said)], closed)
+
+
+async def _more(reader: asyncio.StreamReader, patience: float) -> bytes | None:
+    """None: nothing came. The seconds are counted in turns of the loop, so that a pause of this process, in which
+    nobody could have answered, is one turn."""
+    reading = asyncio.ensure_future(reader.read(65536))
+    for _ in range(round(patience / TURN)):
+        await asyncio.wait([reading], timeout=TURN)
+        if reading.done():
+            return reading.result()
+    reading.cancel()
+    await asyncio.wait([reading])
+    return None
 
 
 def _is_whole(said: bytes) -> bool:

@@ -30,6 +30,11 @@ class Workers:
         self.said = ""
         self._reading: asyncio.Task[None] | None = None
 
+    async def all_said(self) -> None:
+        """Its stderr to the end, or the pipe's transport outlives the loop."""
+        if self._reading is not None:
+            await asyncio.wait_for(self._reading, 20)
+
     async def read_addresses(self) -> None:
         assert self.process.stderr is not None
         while not self.admin_port:
@@ -49,7 +54,7 @@ class Workers:
             self.said += line.decode()
 
     async def get(self, path: str) -> Response:
-        return await fetch(f"http://127.0.0.1:{self.admin_port}{path}", timeout=5)
+        return await fetch(f"http://127.0.0.1:{self.admin_port}{path}", timeout=15)
 
     async def state(self) -> dict[str, Any]:
         state: dict[str, Any] = json.loads((await self.get("/state")).body)
@@ -71,7 +76,7 @@ class Workers:
             method="POST",
             headers=[("content-type", "application/json"), *headers.items()],
             body=json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode(),
-            timeout=15,
+            timeout=40,
         )
 
     async def on_all(self, count: int, **headers: str) -> list[asyncio.Task[Response]]:
@@ -95,7 +100,7 @@ class Workers:
 
             await self.until(gone)
 
-    async def until(self, what: Any, seconds: float = 10.0) -> Any:
+    async def until(self, what: Any, seconds: float = 40.0) -> Any:
         """Wait until `await what()` is true, and return it."""
         async with asyncio.timeout(seconds):
             while not (found := await what()):
@@ -109,7 +114,7 @@ class Workers:
             rows = await self.workers()
             return rows if rows[slot]["restarts"] and rows[slot]["state"] == "serving" else None
 
-        rows: list[dict[str, Any]] = await self.until(look, 30.0)
+        rows: list[dict[str, Any]] = await self.until(look)
         return rows
 
     @property
@@ -169,11 +174,13 @@ async def workers_over(
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(process.wait(), 12)
+                await asyncio.wait_for(process.wait(), 40)
             except TimeoutError:
                 process.kill()
+                await process.wait()
                 raise
         assert not [pid for pid in pids if alive(pid)], "a worker outlives its supervisor"
+        await workers.all_said()
 
 
 def port_is_free(port: int) -> bool:
