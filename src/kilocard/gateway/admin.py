@@ -4,6 +4,7 @@ of connections and a network policy can keep clients away from it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -20,8 +21,10 @@ from kilocard.gateway.state import state
 from kilocard.gateway.told import Told
 from kilocard.metrics.render import CONTENT_TYPE
 from kilocard.net.server import Answer, Reply, Request
+from kilocard.spec.endpoint import endpoint
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.problems import path_text
+from kilocard.spec.units import UnitError
 
 _JSON = "application/json"
 _decode_roll = msgspec.json.Decoder(Roll).decode
@@ -130,7 +133,10 @@ class Admin:
         try:
             roll = _decode_roll(body)
         except msgspec.MsgspecError as error:
-            raise ClientError(f"This is no list of replicas: {error}.", code="invalid_replicas") from error
+            raise _no_list(f"{error}") from error
+        for entry in roll.replicas:
+            if entry.url is not None and (wrong := _wrong_address(entry.url)):
+                raise _no_list(f"the url of {entry.id!r} {wrong}")
         self._told.take(roll)
         return Answer(200, _JSON, '{"status":"ok"}')
 
@@ -151,3 +157,17 @@ class Admin:
         status = reloader.status
         done = {"changed": changed, "needs_restart": restart, "generation": status.generation, "hash": status.hash}
         return Answer(200, _JSON, msgspec.json.encode(done))
+
+
+def _no_list(why: str) -> ClientError:
+    return ClientError(f"This is no list of replicas: {why}.", code="invalid_replicas")
+
+
+@lru_cache(4096)  # a controller says the same each second
+def _wrong_address(url: str) -> str:
+    """ "": requests could be sent there."""
+    try:
+        endpoint(url)
+    except UnitError as error:
+        return f"{error}"
+    return ""

@@ -95,7 +95,8 @@ def test_what_is_no_list_of_replicas_changes_nothing_and_browsers_may_not_tell()
         async with gateway(least=1) as (setup, url):
             there = Roll((RollEntry("p-0", "p", "ready", url, serves=True),))
             assert (await admin(setup, "/replicas", there, headers=[("origin", "http://evil.example")])).status == 403
-            for wrong in ([], {"replicas": [{"id": 3}]}, {"replicas": "all"}):
+            nowhere = Roll((*there.replicas, RollEntry("p-1", "p", "ready", "127.0.0.1:99999", serves=True)))
+            for wrong in ([], {"replicas": [{"id": 3}]}, {"replicas": "all"}, nowhere):
                 refused = await admin(setup, "/replicas", wrong)
                 assert (refused.status, json.loads(refused.body)["error"]["code"]) == (400, "invalid_replicas")
             assert json.loads((await admin(setup, "/state")).body)["replicas"] == []
