@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from stub_engine import PATIENT, ROLE, STREAM_HEAD, Asked, Wire, answer, chunk, delta, gateway_over, hang, run
@@ -64,13 +65,13 @@ def test_1_behind_many_more_requests_the_clients_end_is_seen(requests: int) -> N
     """Nothing is read of a connection on which too many requests wait already; its end is behind what is not read."""
 
     async def story() -> None:
-        async with gateway_over(hang, timeouts=PATIENT) as setup:
+        async with gateway_over(hang, timeouts=replace(PATIENT, first_token=40.0, total=50.0)) as setup:
             _, writer = await setup.raw()
             writer.write(request(stream=False) * requests)
             while not setup.engines[0].asked:
                 await asyncio.sleep(0.005)
             writer.close()
-            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 5)  # it is looked for once a second
+            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 30)  # it is looked for once a second
             await setup.settles()
             assert len(setup.engines[0].asked) == 1, "what waited behind it is asked of nobody"
 

@@ -289,13 +289,13 @@ def test_1_behind_a_long_pipeline_the_end_of_a_tls_client_is_seen_too(files: Fil
     """Nothing is read of it meanwhile, so neither is a goodbye: the kernel knows that its connection has ended."""
 
     async def story() -> None:
-        async with secured(files, hang, timeouts=PATIENT) as setup:
+        async with secured(files, hang, timeouts=replace(PATIENT, first_token=40.0, total=50.0)) as setup:
             _, writer = await connect(setup, files.client())
             writer.write(request() * 40)
             while not setup.engines[0].asked:
                 await asyncio.sleep(0.01)
             writer.transport.abort()
-            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 5)  # it is looked for once a second
+            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 30)  # it is looked for once a second
             await setup.settles()
             assert len(setup.engines[0].asked) == 1
 
