@@ -67,7 +67,7 @@ class Turns:
         self._number = 0
 
     def join(self, name: str, weight: float, request: LiveRequest) -> Flow:
-        """The request waits in this flow; the weight holds from when a flow begins to wait until it waits no more."""
+        """The request waits in this flow; the weight is the flow's from now on."""
         flow = self._flows.get(name) or self._new_flow(name)
         if not flow.requests:
             flow.turn += 1
@@ -78,6 +78,9 @@ class Turns:
             self.waiting += 1
             self.weight += weight
             self._place(flow)
+        elif weight != flow.given:  # a reload has changed it
+            flow.given = weight
+            self.spread(flow, flow.queues)
         flow.requests[request.id] = request
         return flow
 

@@ -83,6 +83,25 @@ def test_tokens_are_shared_by_weight() -> None:
     assert 5 * count["short"] == pytest.approx(19 * count["long"], abs=25)
 
 
+def test_another_weight_holds_though_its_tenant_never_stops_to_wait() -> None:
+    """A reload changes it; where weights matter the queue is never empty."""
+    story = busy()
+    tenant: dict[int, str] = {}
+
+    def come(name: str, weight: float) -> None:
+        tenant[story.arrive(tenant=name, weight=weight).request] = name
+
+    for _ in range(50):
+        come("a", 1.0)
+        come("b", 1.0)
+    running, counts = 1, Counter[str]()
+    for turn in range(300):
+        (running,) = serve(story, running, 1)
+        come(tenant[running], 3.0 if tenant[running] == "a" else 1.0)
+        counts[tenant[running]] += turn >= 100
+    assert counts["a"] == pytest.approx(150, abs=3)
+
+
 def test_declaring_much_and_using_little_is_put_right() -> None:
     story = busy()
     for _ in range(300):
