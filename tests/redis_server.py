@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from free_ports import free_port
 from kilocard.stores.resp import Replies, Reply, command
 from parts import part_missing
 
@@ -23,11 +24,7 @@ class RedisServer:
         self._program = found
         self._folder = folder
         self._options = [*options, "--appendonly", "yes" if aof else "no", "--save", ""]
-        if port is None:
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
-        self.port = port
+        self.port = port or free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -40,7 +37,7 @@ class RedisServer:
                 ],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        end = time.monotonic() + 10
+        end = time.monotonic() + 40
         while time.monotonic() < end:
             assert self._process.poll() is None, (self._folder / "redis.log").read_text()
             try:
@@ -55,7 +52,7 @@ class RedisServer:
         """At once, in the middle of whatever it does."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(40)
             self._process = None
 
     def hang(self) -> None:
@@ -79,7 +76,7 @@ class Caller:
     """One blocking connection, for what a test wants to know or to break."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=40)
         self._replies = Replies()
         self._found: list[Reply] = []
 

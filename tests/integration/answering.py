@@ -8,12 +8,12 @@ from kilocard.core.errors import UpstreamError
 from kilocard.net.client import fetch
 
 
-async def until_answers(url: str, seconds: float = 20.0) -> None:
+async def until_answers(url: str, seconds: float = 60.0) -> None:
     """AssertionError if there is no 200 within `seconds`."""
     end = asyncio.get_running_loop().time() + seconds
     while True:
         try:
-            if (await fetch(url, timeout=2)).status == 200:
+            if (await fetch(url, timeout=20)).status == 200:
                 return
         except UpstreamError:
             pass

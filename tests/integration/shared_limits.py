@@ -79,7 +79,7 @@ class Fleet:
     def used(self, scope: Scope, gateway: int = 0) -> Used:
         return self.all[gateway].used(scope, time.monotonic(), time.time())  # noqa: TID251  # budgets go by the calendar
 
-    async def until(self, what: Callable[[], Any], seconds: float = 10.0) -> None:
+    async def until(self, what: Callable[[], Any], seconds: float = 40.0) -> None:
         async with asyncio.timeout(seconds):
             while not what():
                 await asyncio.sleep(0.01)

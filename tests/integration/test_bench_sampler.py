@@ -21,7 +21,7 @@ VLLM = DIALECTS[0]
 NO_GPUS = "no-such-program"
 
 
-async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come about"
@@ -41,6 +41,7 @@ def test_an_engine_at_work_is_seen_and_counters_are_there_at_the_end() -> None:
                 for _ in range(5)
             ]
             await until(lambda: any(sample.running == 2 and sample.waiting == 3 for sample in sampler.samples))
+            await until(lambda: len(sampler.samples) >= 4)
             for ask in asks:
                 ask.cancel()
             await asyncio.gather(*asks, return_exceptions=True)

@@ -171,15 +171,14 @@ def test_a_killed_process_loses_what_it_settled_since_its_last_write_and_no_more
     command = [sys.executable, "-c", PROGRAM, str(path), str(Path(__file__).parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        begun = time.monotonic()
-        seen: list[tuple[float, int]] = []
-        while time.monotonic() - begun < 2.6:
+        seen = [(time.monotonic(), int(process.stdout.readline()))]
+        while time.monotonic() - seen[0][0] < 4.0:
             seen.append((time.monotonic(), int(process.stdout.readline())))
         os.kill(process.pid, signal.SIGKILL)
         killed = time.monotonic()
     saved = SqliteBudgets(path).load(NOON)[DAY]
-    # One second between writes, and half of one for a busy machine to write.
-    due = max(count for at, count in seen if at < killed - 1.5)
+    # One second between writes, and more than another for a busy machine to write.
+    due = max(count for at, count in seen if at < killed - 2.5)
     assert due <= saved <= seen[-1][1] + 5
 
 

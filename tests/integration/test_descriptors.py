@@ -58,12 +58,12 @@ def test_whoever_there_is_no_descriptor_for_gets_a_503(tmp_path: Path) -> None:
                 writer.write(REQUEST)
             refused = 0
             for reader, _ in clients[CLIENTS:]:
-                answer = await asyncio.wait_for(reader.read(), 5)
+                answer = await asyncio.wait_for(reader.read(), 40)
                 assert answer.startswith(b"HTTP/1.1 503"), answer[:100]
                 assert b"too_many_connections" in answer
                 refused += 1
             assert refused == 20
-            state = json.loads((await fetch(f"http://127.0.0.1:{admin}/state", timeout=5)).body)
+            state = json.loads((await fetch(f"http://127.0.0.1:{admin}/state", timeout=40)).body)
             assert state["gateway"]["in_flight"] == CLIENTS
             assert [replica["state"] for replica in state["replicas"]] == ["ready"]
             for _, writer in clients:

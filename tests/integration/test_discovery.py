@@ -52,7 +52,7 @@ class Heard:
 
     async def until(self, true: Callable[[], bool], what: str = "") -> None:
         try:
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(30):
                 while not true():  # some conditions are not ours to signal
                     await asyncio.sleep(0.01)
         except TimeoutError:

@@ -35,7 +35,8 @@ def go(main: Coroutine[Any, Any, T]) -> T:
         try:
             return await main
         finally:
-            await asyncio.sleep(0.02)  # the clients' transports close in the loop's next turns
+            for _ in range(10):
+                await asyncio.sleep(0.002)  # the clients' transports close in the loop's next turns
 
     return run(whole())
 
@@ -45,7 +46,7 @@ class Rig:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=10)
+        self.client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60)
 
     async def http(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         host, port = self.url.removeprefix("http://").split(":")
@@ -73,7 +74,7 @@ class Rig:
         return float(line.rpartition(" ")[2])
 
     async def until(self, name: str, value: float) -> None:
-        end = time.monotonic() + 3
+        end = time.monotonic() + 30
         while (got := (await self.stats())[name]) != value:
             assert time.monotonic() < end, f"{name} is {got}, not {value}"
             await asyncio.sleep(0.01)
@@ -328,26 +329,23 @@ def test_fault_hang_and_its_end() -> None:
         with pytest.raises(openai.APITimeoutError):
             await rig.chat(3, timeout=0.2)
         assert (await rig.http("GET", "/health"))[0] == 200
-        await rig.fault("hang", scope="all", duration_s=0.3)
+        await rig.fault("hang", scope="all", duration_s=1.5)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(rig.http("GET", "/health"), 0.1)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.5)
         assert (await rig.chat(3)).usage.completion_tokens == 3
-        assert (await rig.stats())["in_flight"] == 0
+        await rig.until("in_flight", 0)
 
     with_rig(body)
 
 
 def test_fault_slow() -> None:
     async def body(rig: Rig) -> None:
-        async def took() -> float:
-            start = time.monotonic()
-            await rig.chat(20)
-            return time.monotonic() - start
-
-        before = await took()
+        expected = 20 * SMALL_FAST.step_s(0, 1, 10) / FAST.speed
         await rig.fault("slow", factor=10)
-        assert await took() > 4 * before
+        start = time.monotonic()
+        await rig.chat(20)
+        assert time.monotonic() - start > 8 * expected
 
     with_rig(body)
 
@@ -396,9 +394,13 @@ def test_fault_stall_mid_stream() -> None:
             async for chunk in await rig.chat(10, stream=True):
                 seen += bool(chunk.choices[0].delta.content)
 
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(read(), 0.4)
-        assert seen == 2
+        reading = asyncio.create_task(read())
+        while seen < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        assert seen == 2 and not reading.done()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
         await rig.until("in_flight", 0)
 
     with_rig(body)
@@ -418,12 +420,12 @@ def test_fault_refuse() -> None:
     async def body(rig: Rig) -> None:
         running = asyncio.create_task(rig.chat(5000))
         await rig.until("running", 1)
-        await rig.fault("refuse", duration_s=0.3)
+        await rig.fault("refuse", duration_s=1.5)
         with pytest.raises(openai.APIConnectionError):
             await running
         with pytest.raises(ConnectionRefusedError):
             await rig.http("GET", "/health")
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.6)
         assert (await rig.chat(2)).usage.completion_tokens == 2
 
     with_rig(body)
@@ -469,7 +471,7 @@ def test_it_keeps_the_profiles_time(speed: float, tokens: int) -> None:
     async def body(rig: Rig) -> None:
         expected = tokens * SMALL_FAST.step_s(0, 1, tokens // 2) / speed
         took = []
-        for _ in range(3):  # others on the machine can only make it longer
+        for _ in range(20):  # others on the machine can only make it longer
             start = time.monotonic()
             await rig.chat(tokens)
             took.append(time.monotonic() - start)

@@ -41,7 +41,7 @@ class Guarded:
 @contextmanager
 def guarded(*argv: str) -> Iterator[Guarded]:
     ours, theirs = socket.socketpair()
-    ours.settimeout(10)
+    ours.settimeout(60)
     with (
         ours,
         subprocess.Popen(
@@ -64,7 +64,7 @@ def python(code: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", code)
 
 
-def gone(pid: int, seconds: float = 2.0) -> bool:
+def gone(pid: int, seconds: float = 20.0) -> bool:
     end = time.monotonic() + seconds
     while is_alive(pid):
         if time.monotonic() > end:
@@ -85,21 +85,21 @@ def gone(pid: int, seconds: float = 2.0) -> bool:
 )
 def test_it_ends_as_the_engine_did(code: str, status: int) -> None:
     with guarded(*python(code)) as run:
-        assert run.process.wait(10) == status
+        assert run.process.wait(60) == status
         assert run.link.recv(64) == b"end\n"
 
 
 def test_a_program_that_is_not_there() -> None:
     with guarded("/no/such/engine") as run:
         assert run.line() == "kilocard: /no/such/engine: the program was not found"
-        assert run.process.wait(10) == 127
+        assert run.process.wait(60) == 127
 
 
 def test_a_file_that_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with guarded(str(tmp_path / "text")) as run:
         assert "can't be run: Permission denied" in run.line()
-        assert run.process.wait(10) == 126
+        assert run.process.wait(60) == 126
 
 
 def test_sigterm_goes_to_the_engine_alone() -> None:
@@ -117,7 +117,7 @@ def test_sigterm_goes_to_the_engine_alone() -> None:
         child = int(run.line())
         run.process.send_signal(signal.SIGTERM)
         assert run.line() == "child None", "its child still ran when it was told"
-        assert run.process.wait(10) == 3
+        assert run.process.wait(60) == 3
         assert gone(child), "and what it leaves behind is killed"
 
 
@@ -125,7 +125,7 @@ def test_sigquit_kills_everything_at_once() -> None:
     with guarded(*python(DEAF)) as run:
         assert run.line() == "deaf"
         run.process.send_signal(signal.SIGQUIT)
-        assert run.process.wait(10) == -signal.SIGKILL
+        assert run.process.wait(60) == -signal.SIGKILL
         assert gone(run.engine)
 
 
@@ -134,13 +134,13 @@ def test_a_link_that_ends_is_the_end_even_for_the_deaf() -> None:
         assert run.line() == "deaf"
         run.link.close()
         assert gone(run.engine)
-        run.process.wait(10)
+        run.process.wait(60)
 
 
 def test_another_parent_is_the_end_too() -> None:
     """Somebody may hold a copy of the link: then our parent's process id tells."""
     ours, theirs = socket.socketpair()
-    ours.settimeout(10)
+    ours.settimeout(60)
     with ours, theirs:
         number = theirs.fileno()
         argv = [sys.executable, "-I", "-S", guard.__file__, str(number), "PARENT", "--", *python(SLEEP)]
@@ -155,7 +155,7 @@ def test_another_parent_is_the_end_too() -> None:
             engine = int(ours.recv(64).decode().removeprefix("pid "))
             assert is_alive(engine)
             parent.kill()
-        assert gone(engine, 3)
+        assert gone(engine)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
@@ -163,7 +163,7 @@ def test_the_engine_dies_with_its_guard() -> None:
     with guarded(*python("print('up', flush=True); " + SLEEP)) as run:
         assert run.line() == "up"
         run.process.kill()
-        run.process.wait(10)
+        run.process.wait(60)
         assert gone(run.engine)
 
 

