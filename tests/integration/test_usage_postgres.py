@@ -106,6 +106,14 @@ def test_a_connection_that_was_cut_is_opened_again(url: str) -> None:
     ledger.close()
 
 
+def test_a_server_that_vanishes_is_noticed_within_half_a_minute_unless_the_url_says_otherwise(url: str) -> None:
+    for more, idle in (("", "10"), ("?keepalives_idle=77", "77")):
+        connection = PostgresLedger(url + more)._connected()
+        said = connection.info.get_parameters()
+        assert (said["keepalives_idle"], said["tcp_user_timeout"]) == (idle, "10000")
+        connection.close()
+
+
 def test_what_postgres_can_not_hold(url: str) -> None:
     ledger = PostgresLedger(url)
     (one,) = records(1)
