@@ -27,7 +27,7 @@ from kilocard.tenancy.usage import Record
 from kilocard.tenancy.usage_report import Line, Question
 
 #: a network that swallows packets is noticed: seconds to connect, milliseconds without an acknowledgement, and probes
-#: where nothing is on its way but an answer (a machine's own default begins after two hours). The URL may say otherwise.
+#: where only an answer is to come (a machine's own default begins after two hours). The URL may say otherwise.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5, "tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5,
     "keepalives_count": 3, "application_name": "kilocard",
