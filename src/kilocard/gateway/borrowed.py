@@ -9,11 +9,15 @@ number next.
 
 from __future__ import annotations
 
-from socket import SocketType
+import struct
+from socket import SO_LINGER, SOL_SOCKET, SocketType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
+
+#: `struct linger`: on, for 0 seconds
+_NOT_AT_ALL = struct.pack("ii", 1, 0)
 
 
 class BorrowedSocket(SocketType):
@@ -33,3 +37,11 @@ def borrow(transport: asyncio.BaseTransport) -> BorrowedSocket | None:
     borrowed = BorrowedSocket(lent.family, lent.type, lent.proto, lent.fileno())
     borrowed.setblocking(False)
     return borrowed
+
+
+def reset_at_close(transport: asyncio.BaseTransport) -> None:
+    """The connection will end with a reset. (TLS has an end of its own, which a cut connection lacks.)"""
+    borrowed = borrow(transport)
+    if borrowed is not None:
+        borrowed.setsockopt(SOL_SOCKET, SO_LINGER, _NOT_AT_ALL)
+        borrowed.detach()

@@ -74,7 +74,7 @@ class ClientSide:
         if not self._head_sent:
             self.client.write_error(error, error_body(error, anthropic=anthropic))
         elif half_a_file:  # only a cut connection tells the truth
-            self.client.abort()
+            self.client.cut()
         else:
             self._write(error_event(error, anthropic=anthropic))
             if self._chunked:

@@ -6,6 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from kilocard.core.errors import KilocardError
+from kilocard.gateway.borrowed import reset_at_close
 from kilocard.gateway.heads import ASK_FOR_KEY, REFUSED_KEY, status_line
 from kilocard.gateway.outbox import Posting
 from kilocard.gateway.rate_headers import without_limits
@@ -76,6 +77,12 @@ class ClientWriter(Posting):
         self.keep_alive = False
 
     def abort(self) -> None:
+        self.transport.abort()
+
+    def cut(self) -> None:
+        """End the connection so that what was sent is not taken for all of it."""
+        if not self.can_chunk:  # without chunks the end of a connection may be that of a body, but for a reset
+            reset_at_close(self.transport)
         self.transport.abort()
 
     def _connection_header(self) -> bytes:

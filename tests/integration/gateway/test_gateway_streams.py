@@ -560,6 +560,32 @@ def test_half_a_file_is_a_cut_connection_not_a_short_answer() -> None:
     run(story())
 
 
+def test_half_a_file_is_no_whole_one_for_an_http_1_0_client_either() -> None:
+    """nginx speaks HTTP/1.0 to what is behind it unless told otherwise. The end of the connection ends such a body, so
+    only a reset says that it is not whole."""
+    read = asyncio.Event()
+
+    async def half(asked: Asked, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ntransfer-encoding: chunked\r\n\r\n")
+        await wire.send(chunk(b"z" * 500))
+        await read.wait()
+        wire.reset()
+
+    async def story() -> None:
+        async with gateway_over(half) as setup:
+            reader, writer = await setup.raw()
+            body = b'{"model":"m","input":"x"}'
+            writer.write(b"POST /v1/audio/speech HTTP/1.0\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(500) == b"z" * 500
+            read.set()
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+            writer.close()
+
+    run(story())
+
+
 def test_when_every_replica_fails_the_engines_own_words_come_through() -> None:
     async def story() -> None:
         async with gateway_over(error500, error500) as setup:
