@@ -13,29 +13,27 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from stub_engine import StubEngine
+from stub_engine import StubEngine, until
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
 
 class GatewayProcess:
-    """`answered`: our id of each request that a client has its whole answer to, and when (time.monotonic)."""
+    """`answered`: our id of each request that a client has its whole answer to, and when (time.monotonic). `said`: what
+    has been read of its standard error."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self.process = process
         self.folder = folder
         self.port = 0
         self.answered: dict[str, float] = {}
+        self.said = b""
         self._clients: list[asyncio.Task[None]] = []
 
     async def started(self) -> None:
-        assert self.process.stderr is not None
-        said = b""
-        async with asyncio.timeout(60):
-            while b"/readyz" not in said:
-                line = await self.process.stderr.readline()
-                assert line, said.decode()
-                said += line
+        async with asyncio.timeout(90):
+            while b"/readyz" not in self.said:
+                line = await self.says()
                 if line.startswith(b"gateway"):
                     self.port = int(line.split(b"/v1")[0].rpartition(b":")[2])
             while True:  # until the replica is let in
@@ -46,6 +44,25 @@ class GatewayProcess:
                 if status == b"200":
                     return
                 await asyncio.sleep(0.02)
+
+    async def says(self) -> bytes:
+        """Its next line."""
+        assert self.process.stderr is not None
+        line = await self.process.stderr.readline()
+        assert line, self.said.decode()
+        self.said += line
+        return line
+
+    async def complains(self, of: bytes) -> None:
+        """Wait until its standard error has said that."""
+        async with asyncio.timeout(60):
+            while of not in self.said:
+                await self.says()
+
+    async def answers(self, count: int) -> None:
+        """Wait until clients have so many answers more, however slow the machine."""
+        before = len(self.answered)
+        await until(lambda: len(self.answered) >= before + count, 60)
 
     def busy(self, clients: int = 4) -> None:
         """From now on `clients` ask one after the other."""
@@ -83,7 +100,7 @@ class GatewayProcess:
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.process.returncode is None:
             self.process.send_signal(number)
-        return await asyncio.wait_for(self.process.wait(), 40)
+        return await asyncio.wait_for(self.process.wait(), 60)
 
 
 @contextlib.asynccontextmanager
@@ -102,7 +119,8 @@ async def gateway_process(folder: Path, engine: StubEngine, **gateway: Any) -> A
     (folder / "cluster.yaml").write_text(json.dumps(spec))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "kilocard", "gateway", str(folder / "cluster.yaml"),
-        env=os.environ | {"KILOCARD_HOME": str(folder)}, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"KILOCARD_HOME": str(folder), "COLUMNS": "1000"},
+        stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     one = GatewayProcess(process, folder)
     try:

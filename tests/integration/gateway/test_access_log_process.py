@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 from gateway_process import gateway_process
-from stub_engine import StubEngine, answer, run
+from stub_engine import StubEngine, answer, run, until
 
 
 def test_a_log_that_is_rotated_under_load_has_each_request_once(tmp_path: Path) -> None:
@@ -16,9 +15,10 @@ def test_a_log_that_is_rotated_under_load_has_each_request_once(tmp_path: Path) 
         async with gateway_process(tmp_path, StubEngine(answer), access_log=str(path)) as gateway:
             gateway.busy()
             for number in range(1, 3):
-                await asyncio.sleep(0.8)
+                await until(lambda: path.exists() and path.stat().st_size, 60)
+                await gateway.answers(100)
                 path.rename(tmp_path / f"access.log.{number}")
-            await asyncio.sleep(0.8)
+            await until(lambda: path.exists() and path.stat().st_size, 60)
             await gateway.rest()
             assert await gateway.stop() == 0
             files = [tmp_path / "access.log.1", tmp_path / "access.log.2", path]
@@ -36,12 +36,10 @@ def test_a_closed_pipe_stops_nobody(tmp_path: Path) -> None:
             gateway.busy()
             assert gateway.process.stdout is not None
             line = json.loads(await gateway.process.stdout.readline())
-            assert line["request_id"] in gateway.answered
+            await until(lambda: line["request_id"] in gateway.answered)
             gateway.close_stdout()
-            await asyncio.sleep(0.7)
-            before = len(gateway.answered)
-            await asyncio.sleep(0.7)
-            assert len(gateway.answered) > before + 50
+            await gateway.complains(b"can't be written to")
+            await gateway.answers(100)
             await gateway.rest()
             assert await gateway.stop() == 0
 

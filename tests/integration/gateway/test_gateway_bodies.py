@@ -7,7 +7,7 @@ import hashlib
 import json
 
 import pytest
-from stub_engine import Asked, Wire, answer, gateway_over, hang, run, whole
+from stub_engine import PATIENT, Asked, Wire, answer, gateway_over, hang, run, until, whole
 
 from kilocard.net.client import fetch
 from kilocard.spec.model import HoldSpec, Limits, ModelSpec, TenantSpec
@@ -40,7 +40,7 @@ def test_7_no_size_cliff(kib: int, off: int) -> None:
     body = frame.replace(b'""', b'"' + b"x" * (kib * 1024 + off - len(frame)) + b'"')
 
     async def story() -> None:
-        async with gateway_over(answer) as setup:
+        async with gateway_over(answer, timeouts=PATIENT) as setup:
             assert (await setup.post(body, "/v1/completions")).status == 200
             assert setup.engines[0].asked[0].body == body
 
@@ -65,10 +65,10 @@ def test_7_the_cap_is_said_in_the_413() -> None:
 
 def test_7_all_buffered_bytes_together_are_bounded() -> None:
     async def story() -> None:
-        async with gateway_over(hang, limits=Limits(buffered=3000)) as setup:
+        async with gateway_over(hang, limits=Limits(buffered=3000), timeouts=PATIENT) as setup:
             body = json.dumps({"model": "m", "prompt": "x" * 1000}).encode()
             waiting = [asyncio.ensure_future(setup.post(body, "/v1/completions")) for _ in range(2)]
-            await asyncio.sleep(0.1)
+            await until(lambda: len(setup.engines[0].asked) == 2)
             head, answer_body = await exchange(setup, post(body))
             assert head.startswith(b"HTTP/1.1 503") and b"retry-after:" in head
             assert json.loads(answer_body)["error"]["code"] == "buffers_full"
@@ -285,10 +285,9 @@ def test_41_upstream_ids_are_minted_and_the_clients_is_echoed() -> None:
 def test_40_no_capacity_is_503_with_retry_after() -> None:
     async def story() -> None:
         model = ModelSpec("m", {"p": 1}, hold=HoldSpec(0, 1.0))
-        async with gateway_over(hang, model=model, max_in_flight=1) as setup:
+        async with gateway_over(hang, model=model, timeouts=PATIENT, max_in_flight=1) as setup:
             first = asyncio.ensure_future(setup.chat())
-            while not setup.engines[0].asked:
-                await asyncio.sleep(0.005)
+            await until(lambda: setup.engines[0].asked)
             response = await setup.chat()
             assert response.status == 503 and int(response.headers["retry-after"]) >= 1
             assert json.loads(response.body)["error"]["code"] == "hold_full"
@@ -375,8 +374,8 @@ def test_keys_are_asked_for_checked_and_kept_from_the_engines() -> None:
             for header in (("authorization", f"Bearer {key}"), ("x-api-key", key)):
                 assert (await setup.post({"model": "m"}, headers=[header])).status == 200
                 assert not {"authorization", "x-api-key"} & set(setup.engines[0].asked[-1].headers)
-            listed = await fetch(setup.url + "/v1/models", headers=[("authorization", "Bearer sk-b")], timeout=2)
+            listed = await fetch(setup.url + "/v1/models", headers=[("authorization", "Bearer sk-b")], timeout=20)
             assert json.loads(listed.body)["data"] == []
-            assert (await fetch(setup.url + "/v1/models", timeout=2)).status == 401
+            assert (await fetch(setup.url + "/v1/models", timeout=20)).status == 401
 
     run(story())

@@ -7,7 +7,21 @@ import json
 from dataclasses import replace
 
 import pytest
-from stub_engine import PATIENT, ROLE, STREAM_HEAD, Asked, Wire, answer, chunk, delta, gateway_over, hang, run
+from stub_engine import (
+    PATIENT,
+    ROLE,
+    STREAM_HEAD,
+    Asked,
+    Wire,
+    answer,
+    chunk,
+    delta,
+    gateway_over,
+    hang,
+    run,
+    until,
+    within,
+)
 
 from kilocard.spec.model import HoldSpec, ModelSpec
 
@@ -34,11 +48,10 @@ def test_1_the_engine_sees_the_client_go_within_a_second(phase: str, how: str) -
 
     async def story() -> None:
         script = {"before_first_token": head_only, "in_the_stream": streams}.get(phase, hang)
-        async with gateway_over(script) as setup:
+        async with gateway_over(script, timeouts=PATIENT) as setup:
             reader, writer = await setup.raw()
             writer.write(request(stream=phase != "not_streaming"))
-            while not setup.engines[0].asked:
-                await asyncio.sleep(0.005)
+            await until(lambda: setup.engines[0].asked)
             if phase == "in_the_stream":
                 await reader.readuntil(b"\n\n\r\n")
             elif phase == "before_first_token":
@@ -49,7 +62,8 @@ def test_1_the_engine_sees_the_client_go_within_a_second(phase: str, how: str) -
                 writer.transport.abort()
             else:
                 writer.write_eof()
-            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 1.0)
+            async with within(1.0):
+                await setup.engines[0].asked[0].gone.wait()
             await setup.settles()
             page = setup.gateway.plane.telemetry.registry.render()
             assert b'outcome="client_gone"} 1' in page
@@ -83,20 +97,16 @@ def test_1_a_held_request_leaves_the_queue_without_ever_being_sent() -> None:
 
     async def story() -> None:
         model = ModelSpec("m", {"p": 1}, hold=HoldSpec(10, 10.0))
-        async with gateway_over(hang, model=model, max_in_flight=1) as setup:
+        async with gateway_over(hang, model=model, timeouts=PATIENT, max_in_flight=1) as setup:
             first = await setup.raw()
             first[1].write(request(True))
-            while not setup.engines[0].asked:
-                await asyncio.sleep(0.005)
+            await until(lambda: setup.engines[0].asked)
             second = await setup.raw()
             second[1].write(request(True))
             dispatcher = setup.gateway.plane.dispatcher
-            while dispatcher.held != 1:
-                await asyncio.sleep(0.005)
+            await until(lambda: dispatcher.held == 1)
             second[1].close()
-            async with asyncio.timeout(1):
-                while dispatcher.held:
-                    await asyncio.sleep(0.005)
+            await until(lambda: not dispatcher.held, 1.0)
             assert len(setup.engines[0].asked) == 1
             first[1].close()
 
@@ -151,12 +161,10 @@ def test_14_15_many_cancels_leave_every_counter_at_zero() -> None:
         async with gateway_over(moody, moody, moody) as setup:
             for batch in range(6):
                 await asyncio.gather(*(one(setup, batch * 50 + n) for n in range(50)))
-            await setup.settles(10)
+            await setup.settles()
             plane = setup.gateway.plane
             assert all(count == 0 for count in setup.in_flight().values())
             assert plane.buffered == 0 and not plane.exchanges
-            async with asyncio.timeout(5):
-                while plane.connections:
-                    await asyncio.sleep(0.01)
+            await until(lambda: not plane.connections)
 
     run(story())

@@ -209,10 +209,10 @@ def test_dp_04_a_health_page_is_not_enough_the_model_and_its_adapters_have_to_be
                     while engine.pages_asked.count("/v1/models") < 2:
                         await asyncio.sleep(0.02)
                 assert "/health" in engine.pages_asked
-                assert (await fetch(ready, timeout=1)).status == 503
+                assert (await fetch(ready, timeout=20)).status == 503
             engine.listed = b'{"data":[{"id":"base"},{"id":"m"},{"id":"adapter"}]}'
             async with asyncio.timeout(3):
-                while (await fetch(ready, timeout=1)).status != 200:
+                while (await fetch(ready, timeout=20)).status != 200:
                     await asyncio.sleep(0.02)
         await engine.stop()
 
@@ -228,11 +228,11 @@ def test_dp_04_a_model_that_is_taken_out_of_the_file_is_no_longer_waited_for() -
             async with asyncio.timeout(3):
                 while "/v1/models" not in engine.pages_asked:
                     await asyncio.sleep(0.02)
-            assert (await fetch(ready, timeout=1)).status == 503
+            assert (await fetch(ready, timeout=20)).status == 503
             models = {"m": gateway.spec.models["m"]}
             gateway.reload(replace(gateway.spec, models=models))
             async with asyncio.timeout(3):
-                while (await fetch(ready, timeout=1)).status != 200:
+                while (await fetch(ready, timeout=20)).status != 200:
                     await asyncio.sleep(0.02)
         await engine.stop()
 
@@ -319,13 +319,13 @@ def test_mt_01_04_17_what_an_engine_does_not_say_is_null_in_our_state_and_not_on
 
             async with asyncio.timeout(3):
                 while True:
-                    body = (await fetch(admin + "/state", timeout=1)).body
+                    body = (await fetch(admin + "/state", timeout=20)).body
                     row = json.loads(body, parse_constant=refuse)["replicas"][0]
                     if row["age_s"] is not None:
                         break
                     await asyncio.sleep(0.02)
             assert row["running"] == 3.0 and row["kv_usage"] is None
-            page = parse((await fetch(admin + "/metrics", timeout=1)).body)
+            page = parse((await fetch(admin + "/metrics", timeout=20)).body)
             names = {sample.name for sample in page.samples}
             assert "kilocard_replica_running" in names and "kilocard_replica_kv_usage" not in names
             assert (await setup.chat()).body == JSON_ANSWER
@@ -357,9 +357,9 @@ def test_a_model_is_found_by_its_name_as_clients_write_it_in_a_path() -> None:
             spec = setup.gateway.spec
             setup.gateway.reload(replace(spec, models={**spec.models, name: ModelSpec(name, {"p": 1})}))
             for written in (quote(name, safe=""), quote(name)):
-                found = await fetch(f"{setup.url}/v1/models/{written}", timeout=2)
+                found = await fetch(f"{setup.url}/v1/models/{written}", timeout=20)
                 assert (found.status, json.loads(found.body)["id"]) == (200, name)
-            assert (await fetch(f"{setup.url}/v1/models/m%2", timeout=2)).status == 404
+            assert (await fetch(f"{setup.url}/v1/models/m%2", timeout=20)).status == 404
 
     run(story())
 

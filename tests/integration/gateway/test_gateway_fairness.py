@@ -85,16 +85,16 @@ def test_high_before_normal_before_low_and_turn_by_turn_within() -> None:
             tasks = await in_line(setup, names)
 
             url = f"http://127.0.0.1:{setup.gateway.admin_port}"
-            (model,) = json.loads((await fetch(url + "/state", timeout=2)).body)["models"]
+            (model,) = json.loads((await fetch(url + "/state", timeout=20)).body)["models"]
             assert model["held_by_tenant"] == {"flood": 4, "nightly": 1, "quiet": 1, "urgent": 1}
             assert model["held_by_priority"] == {"high": 1, "normal": 5, "low": 1}
-            page = (await fetch(url + "/metrics", timeout=2)).body.decode()
+            page = (await fetch(url + "/metrics", timeout=20)).body.decode()
             assert 'kilocard_held_requests{model="m",priority="normal"} 5' in page
 
             engine.go(8)
             assert {task.result().status for task in (await asyncio.wait([first, *tasks]))[0]} == {200}
             assert engine.order == ["first", "u1", "f0", "q1", "f1", "f2", "f3", "n1"]
-            page = (await fetch(url + "/metrics", timeout=2)).body.decode()
+            page = (await fetch(url + "/metrics", timeout=20)).body.decode()
             assert 'kilocard_hold_time_seconds_count{model="m",priority="normal"} 5' in page
             assert 'kilocard_hold_time_seconds_count{model="m",priority="low"} 1' in page
 
@@ -217,11 +217,11 @@ def test_a_model_that_belongs_to_others_is_neither_listed_nor_served() -> None:
     async def story() -> None:
         async with two_pools() as setup:
             for who, names in (("owner", ["m", "secret"]), ("guest", ["m"])):
-                listed = await fetch(setup.url + "/v1/models", headers=key(who), timeout=2)
+                listed = await fetch(setup.url + "/v1/models", headers=key(who), timeout=20)
                 assert [model["id"] for model in json.loads(listed.body)["data"]] == names
             refused = await setup.post({"model": "secret"}, headers=key("guest"))
             assert code(refused) == (403, "model_not_allowed")
-            assert (await fetch(setup.url + "/v1/models/secret", headers=key("guest"), timeout=2)).status == 404
+            assert (await fetch(setup.url + "/v1/models/secret", headers=key("guest"), timeout=20)).status == 404
             assert (await setup.post({"model": "secret"}, headers=key("owner"))).status == 200
 
     run(story())

@@ -341,12 +341,12 @@ def test_34_stop_fails_readiness_first_then_finishes_streams() -> None:
     async def story() -> None:
         async with gateway_over(half_second, gateway=GatewaySpec(shutdown_delay=0.3)) as setup:
             admin = f"http://127.0.0.1:{setup.gateway.admin_port}"
-            assert (await fetch(admin + "/readyz", timeout=1)).status == 200
+            assert (await fetch(admin + "/readyz", timeout=20)).status == 200
             stream = asyncio.ensure_future(setup.chat(stream=True))
             await asyncio.sleep(0.1)
             stop = asyncio.ensure_future(setup.gateway.stop())
             await asyncio.sleep(0.05)
-            assert (await fetch(admin + "/readyz", timeout=1)).status == 503
+            assert (await fetch(admin + "/readyz", timeout=20)).status == 503
             late = asyncio.ensure_future(setup.chat(stream=True))  # the balancer has not heard yet
             body = (await stream).body
             assert body.count(b"data: ") == 3
@@ -394,11 +394,11 @@ def test_a_static_endpoint_is_let_in_when_it_answers() -> None:
         try:
             admin = f"http://127.0.0.1:{one.admin_port}/readyz"
             await asyncio.sleep(0.3)
-            assert (await fetch(admin, timeout=1)).status == 503
+            assert (await fetch(admin, timeout=20)).status == 503
             late = StubEngine(answer)
             await late.start(port)
             async with asyncio.timeout(5):
-                while (await fetch(admin, timeout=1)).status != 200:
+                while (await fetch(admin, timeout=20)).status != 200:
                     await asyncio.sleep(0.05)
             await late.stop()
         finally:
@@ -423,14 +423,14 @@ def test_admin_says_what_is_going_on() -> None:
         async with gateway_over(answer, answer) as setup:
             admin = f"http://127.0.0.1:{setup.gateway.admin_port}"
             await setup.chat()
-            state = json.loads((await fetch(admin + "/state", timeout=1)).body)
+            state = json.loads((await fetch(admin + "/state", timeout=20)).body)
             assert {replica["id"] for replica in state["replicas"]} == {"p/0", "p/1"}
             assert {"state", "url", "running", "waiting", "kv_usage", "in_flight", "age_s", "reason", "pool"} <= set(
                 state["replicas"][0]
             )
-            page = (await fetch(admin + "/metrics", timeout=1)).body
+            page = (await fetch(admin + "/metrics", timeout=20)).body
             assert b"kilocard_requests_total" in page and b"kilocard_replica_state" in page
-            assert (await fetch(admin + "/healthz", timeout=1)).status == 200
-            assert (await fetch(admin + "/nothing", timeout=1)).status == 404
+            assert (await fetch(admin + "/healthz", timeout=20)).status == 200
+            assert (await fetch(admin + "/nothing", timeout=20)).status == 404
 
     run(story())

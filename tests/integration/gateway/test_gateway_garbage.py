@@ -11,7 +11,7 @@ import gc
 from collections import Counter
 
 import pytest
-from stub_engine import answer, gateway_over, run
+from stub_engine import answer, gateway_over, run, until
 
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.framing import RequestFramer
@@ -63,13 +63,10 @@ def test_connections_leave_no_garbage(data: bytes, answered: bool) -> None:
                     else:
                         await asyncio.sleep(0.02)
                     writer.close()
-                async with asyncio.timeout(3):
-                    while setup.gateway.plane.connections:
-                        await asyncio.sleep(0.01)
+                await until(lambda: not setup.gateway.plane.connections)
                 for target in setup.gateway.plane.targets.values():
                     target.connections.close()
-                await asyncio.sleep(0.05)
-                assert not alive()
+                await until(lambda: not alive(), 2.0)
             finally:
                 gc.enable()
 
