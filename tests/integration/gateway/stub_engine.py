@@ -61,40 +61,35 @@ class Beats:
     Where nobody disturbs a beat lasts as long as it says.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, beat: float) -> None:
+        self._beat = beat
         self._count = 0
-        self._task = asyncio.ensure_future(self._beat())
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT)
-            self._count += 1
 
     @property
     def seconds(self) -> float:
-        return self._count * BEAT
+        return self._count * self._beat
 
-    def stop(self) -> None:
-        self._task.cancel()
+    async def count(self, seconds: float) -> None:
+        while self.seconds < seconds:
+            await asyncio.sleep(self._beat)
+            self._count += 1
 
 
 @contextlib.asynccontextmanager
-async def within(seconds: float) -> AsyncIterator[Beats]:
+async def within(seconds: float, beat: float = BEAT) -> AsyncIterator[Beats]:
     """asyncio.timeout, but of the time in which this process runs."""
-    beats = Beats()
+    beats = Beats(beat)
     async with asyncio.timeout(None) as limit:
 
-        async def ends() -> None:
-            while beats.seconds < seconds:
-                await asyncio.sleep(BEAT)
+        async def end() -> None:
+            await beats.count(seconds)
             limit.reschedule(asyncio.get_running_loop().time())
 
-        ending = asyncio.ensure_future(ends())
+        ending = asyncio.ensure_future(end())
         try:
             yield beats
         finally:
             ending.cancel()
-            beats.stop()
 
 
 async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
@@ -369,6 +364,8 @@ class Setup:
 FAST = Timeouts(connect=2.0, first_token=2.0, first_token_per_prompt_token=0.0, idle=1.0, total=10.0)
 #: for tests of many requests at once, which a slow machine may take seconds for
 PATIENT = replace(FAST, connect=10.0, first_token=10.0, idle=10.0, total=20.0)
+#: where no time-out is what a test is about
+HOURS = replace(FAST, connect=3600.0, first_token=3600.0, idle=3600.0, total=3600.0)
 
 
 @contextlib.asynccontextmanager
@@ -379,6 +376,7 @@ async def gateway_over(
     model: ModelSpec | None = None,
     gateway: GatewaySpec | None = None,
     tenants: Mapping[str, TenantSpec] | None = None,
+    drain: float = 2.0,
     **pool: Any,
 ) -> AsyncIterator[Setup]:
     """One pool with one stub engine for each script, the gateway in front. Afterwards nothing may be left."""
@@ -392,7 +390,7 @@ async def gateway_over(
             admin="127.0.0.1:0",
             timeouts=timeouts,
             limits=limits or Limits(),
-            drain=2.0,
+            drain=drain,
         ),
         models={"m": model or ModelSpec("m", {"p": 1}, hold=HoldSpec(100, 2.0))},
         tenants=tenants or {},

@@ -82,10 +82,10 @@ def test_1_behind_many_more_requests_the_clients_end_is_seen(requests: int) -> N
         async with gateway_over(hang, timeouts=replace(PATIENT, first_token=40.0, total=50.0)) as setup:
             _, writer = await setup.raw()
             writer.write(request(stream=False) * requests)
-            while not setup.engines[0].asked:
-                await asyncio.sleep(0.005)
+            await until(lambda: setup.engines[0].asked)
             writer.close()
-            await asyncio.wait_for(setup.engines[0].asked[0].gone.wait(), 30)  # it is looked for once a second
+            async with within(5.0):  # it is looked for once a second
+                await setup.engines[0].asked[0].gone.wait()
             await setup.settles()
             assert len(setup.engines[0].asked) == 1, "what waited behind it is asked of nobody"
 
