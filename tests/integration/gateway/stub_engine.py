@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -240,11 +241,11 @@ class StubEngine:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def start(self, port: int = 0) -> None:
+    async def start(self, port: int = 0, place: socket.socket | None = None) -> None:
+        """`place`: a socket that is bound already, in place of a port, which others might have taken meanwhile."""
         # Room for all that a test connects at once: a SYN that is dropped for want of it is sent again after a second.
-        self._server = await asyncio.start_server(
-            self._connection, "127.0.0.1", port, limit=64 * 1024 * 1024, backlog=4096
-        )
+        where: dict[str, Any] = {"host": "127.0.0.1", "port": port} if place is None else {"sock": place}
+        self._server = await asyncio.start_server(self._connection, **where, limit=64 * 1024 * 1024, backlog=4096)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

@@ -420,7 +420,7 @@ def test_43_no_hidden_cap_on_connections() -> None:
 
 
 def test_43_the_time_to_the_first_token_is_that_of_the_first() -> None:
-    """aibrix#2481: it was taken from the last chunk, which here is sent when the client has had the first for a while."""
+    """aibrix#2481: it was taken from the last chunk, which is sent here when the first is long there."""
 
     async def story() -> None:
         first_seen = asyncio.Event()

@@ -11,11 +11,14 @@ import pytest
 from stub_engine import (
     DONE,
     END,
+    HOURS,
     JSON_ANSWER,
+    PATIENT,
     ROLE,
     STOP,
     STREAM_HEAD,
     Asked,
+    HandClock,
     Script,
     Setup,
     Wire,
@@ -25,7 +28,9 @@ from stub_engine import (
     gateway_over,
     hang,
     run,
+    until,
     whole,
+    within,
 )
 
 from kilocard.net.client import fetch
@@ -49,7 +54,11 @@ def first_then(first: Script, other: Script) -> Script:
     return script
 
 
-async def page(setup: Setup) -> str:
+def times_asked(setup: Setup) -> int:
+    return sum(len(engine.asked) for engine in setup.engines)
+
+
+def page(setup: Setup) -> str:
     return setup.gateway.plane.telemetry.registry.render().decode()
 
 
@@ -77,10 +86,8 @@ def test_the_second_attempt_wins_and_the_first_engine_is_told_to_stop(stream: bo
             assert len(asked) == 2
             ids = {one.headers["x-request-id"] for one in asked}
             assert len(ids) == 2, "each attempt has an id of its own"
-            async with asyncio.timeout(1):
-                while not any(one.gone.is_set() for one in asked):
-                    await asyncio.sleep(0.01)
-            seen = await page(setup)
+            await until(lambda: any(one.gone.is_set() for one in asked), 1.0)
+            seen = page(setup)
             assert (count(seen, "sent"), count(seen, "won")) == (1, 1)
             tokens = next(row for row in seen.splitlines() if row.startswith("kilocard_generation_tokens_total"))
             assert tokens.endswith(" 2" if stream else " 1"), "counted once, for the winner"
@@ -90,50 +97,52 @@ def test_the_second_attempt_wins_and_the_first_engine_is_told_to_stop(stream: bo
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_first_attempt_wins_and_the_second_engine_is_told_to_stop(stream: bool) -> None:
-    async def late(asked: Asked, wire: Wire) -> None:
-        await asyncio.sleep(0.5)
-        await answer(asked, wire)
-
     async def story() -> None:
+        async def late(asked: Asked, wire: Wire) -> None:
+            await until(lambda: times_asked(setup) == 2)
+            await answer(asked, wire)
+
         script = first_then(late, hang)
-        async with gateway_over(script, script, model=hedged()) as setup:
+        async with gateway_over(script, script, model=hedged(), timeouts=PATIENT) as setup:
             response = await setup.chat(stream=stream)
             assert response.status == 200 and (b"hel" in response.body or response.body == JSON_ANSWER)
             asked = [one for engine in setup.engines for one in engine.asked]
             (second,) = [one for one in asked if one.headers["x-request-id"].endswith("-2")]
-            await asyncio.wait_for(second.gone.wait(), 1)
-            seen = await page(setup)
+            async with within(1.0):
+                await second.gone.wait()
+            seen = page(setup)
             assert (count(seen, "sent"), count(seen, "lost")) == (1, 1)
 
     run(story())
 
 
-async def dies_late(asked: Asked, wire: Wire) -> None:
-    await asyncio.sleep(0.3)
+async def dies(asked: Asked, wire: Wire) -> None:
     wire.reset()
 
 
-async def fails_late(asked: Asked, wire: Wire) -> None:
-    await asyncio.sleep(0.3)
+async def fails(asked: Asked, wire: Wire) -> None:
     await wire.send(whole(b"{}", "500 Internal Server Error"))
 
 
-async def slowest(asked: Asked, wire: Wire) -> None:
-    await asyncio.sleep(0.6)
-    await answer(asked, wire)
-
-
-@pytest.mark.parametrize("failure", [dies_late, fails_late])
+@pytest.mark.parametrize("failure", [dies, fails])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_failure_of_either_does_not_reach_the_client(stream: bool, failure: Script) -> None:
     async def story() -> None:
-        for first, second, result in ((failure, slowest, "took_over"), (slowest, failure, "failed")):
+        async def failing(asked: Asked, wire: Wire) -> None:
+            await until(lambda: times_asked(setup) == 2)
+            await failure(asked, wire)
+
+        async def other(asked: Asked, wire: Wire) -> None:
+            await until(lambda: count(page(setup), result))
+            await answer(asked, wire)
+
+        for first, second, result in ((failing, other, "took_over"), (other, failing, "failed")):
             script = first_then(first, second)
-            async with gateway_over(script, script, model=hedged()) as setup:
+            async with gateway_over(script, script, model=hedged(), timeouts=PATIENT) as setup:
                 response = await setup.chat(stream=stream)
                 assert response.status == 200 and b'"error"' not in response.body
                 assert sum(len(engine.asked) for engine in setup.engines) == 2, "no third attempt was needed"
-                seen = await page(setup)
+                seen = page(setup)
                 assert (count(seen, "sent"), count(seen, result)) == (1, 1)
 
     run(story())
@@ -146,11 +155,15 @@ def test_a_second_attempt_that_ends_with_an_error_event_is_no_answer() -> None:
         await wire.send(STREAM_HEAD + chunk(ROLE + b'data: {"error":{"code":500}}') + END)
 
     async def story() -> None:
-        script = first_then(slowest, fails)
-        async with gateway_over(script, script, model=hedged()) as setup:
+        async def other(asked: Asked, wire: Wire) -> None:
+            await until(lambda: count(page(setup), "failed"))
+            await answer(asked, wire)
+
+        script = first_then(other, fails)
+        async with gateway_over(script, script, model=hedged(), timeouts=PATIENT) as setup:
             response = await setup.chat(stream=True)
             assert response.status == 200 and response.body == ROLE + delta("hel") + delta("lo") + STOP + DONE
-            seen = await page(setup)
+            seen = page(setup)
             assert (count(seen, "sent"), count(seen, "failed")) == (1, 1)
 
     run(story())
@@ -158,9 +171,13 @@ def test_a_second_attempt_that_ends_with_an_error_event_is_no_answer() -> None:
 
 def test_when_both_fail_the_client_gets_one_error() -> None:
     async def story() -> None:
-        script = first_then(dies_late, first_then(dies_late, dies_late))
-        async with gateway_over(script, script, model=hedged()) as setup:
+        async def dies_second(asked: Asked, wire: Wire) -> None:
+            await until(lambda: times_asked(setup) == 2)
+            wire.reset()
+
+        async with gateway_over(dies_second, dies_second, model=hedged(), timeouts=PATIENT) as setup:
             response = await setup.chat(stream=True)
+            assert count(page(setup), "sent") == 1
             assert response.status == 502 and json.loads(response.body)["error"]["code"] == "reset"
 
     run(story())
@@ -168,17 +185,16 @@ def test_when_both_fail_the_client_gets_one_error() -> None:
 
 def test_a_client_that_leaves_stops_both_engines() -> None:
     async def story() -> None:
-        async with gateway_over(hang, hang, model=hedged()) as setup:
+        async with gateway_over(hang, hang, model=hedged(), timeouts=PATIENT) as setup:
             reader, writer = await setup.raw()
             body = json.dumps({"model": "m", "stream": True, "messages": []}).encode()
             head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
             writer.write(head + body)
-            async with asyncio.timeout(3):
-                while sum(len(engine.asked) for engine in setup.engines) < 2:
-                    await asyncio.sleep(0.01)
+            await until(lambda: times_asked(setup) == 2)
             writer.transport.abort()
             for engine in setup.engines:
-                await asyncio.wait_for(engine.asked[0].gone.wait(), 1)
+                async with within(1.0):
+                    await engine.asked[0].gone.wait()
             assert reader
 
     run(story())
@@ -226,6 +242,7 @@ def test_large_answers_and_files_can_win_too() -> None:
 def test_who_took_over_may_be_hedged_too_and_is_not_forgotten(stream: bool) -> None:
     """The first fails, the second is late, a third answers: nothing of the second gets into what the client reads."""
     attempts: list[Asked] = []
+    late = asyncio.Event()
 
     async def script(asked: Asked, wire: Wire) -> None:
         if b"warm" in asked.body:
@@ -233,29 +250,28 @@ def test_who_took_over_may_be_hedged_too_and_is_not_forgotten(stream: bool) -> N
             return
         attempts.append(asked)
         if len(attempts) == 1:
-            await asyncio.sleep(0.25)
+            await until(lambda: len(attempts) == 2)
             await wire.send(whole(b"{}", "500 Internal Server Error"))
         elif len(attempts) == 2:
-            await asyncio.sleep(0.7)
+            await asked.gone.wait()
+            late.set()
             await answer(asked, wire)
         else:
             await answer(asked, wire)
 
     async def story() -> None:
-        async with gateway_over(script, script, script, model=hedged()) as setup:
+        async with gateway_over(script, script, script, model=hedged(), timeouts=PATIENT) as setup:
             for _ in range(3):  # they earn the budget
                 await setup.post({"model": "m", "warm": True, "messages": []})
             reader, writer = await setup.raw()
             body = json.dumps({"model": "m", "stream": stream, "messages": []}).encode()
             head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
             writer.write(head + body)
-            async with asyncio.timeout(3):
-                while len(attempts) < 3:
-                    await asyncio.sleep(0.01)
-                await attempts[1].gone.wait()
-            await asyncio.sleep(0.7)  # it would have answered by now, into this connection
+            await until(lambda: len(attempts) == 3)
+            await late.wait()
+            await asyncio.sleep(0.1)  # it would have answered by now, into this connection
             writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            said = await asyncio.wait_for(reader.read(), 3)
+            said = await reader.read()
             writer.close()
             assert said.count(b"HTTP/1.1 200 OK") == 2
             assert said.count(b"[DONE]" if stream else JSON_ANSWER) == 1
@@ -264,17 +280,30 @@ def test_who_took_over_may_be_hedged_too_and_is_not_forgotten(stream: bool) -> N
 
 
 def test_off_at_saturation() -> None:
-    async def half_a_second(asked: Asked, wire: Wire) -> None:
-        await asyncio.sleep(0.5)
-        await answer(asked, wire)
-
     async def story() -> None:
+        go_on = asyncio.Event()
+
+        async def waits(asked: Asked, wire: Wire) -> None:
+            await go_on.wait()
+            await answer(asked, wire)
+
         model = hedged(HedgeSpec(after=0.15, budget=1.0, max_load=0.5))
-        async with gateway_over(half_a_second, half_a_second, model=model, args={"max-num-seqs": 4}) as setup:
-            await asyncio.gather(*(setup.chat() for _ in range(8)))
-            assert count(await page(setup), "sent") == 0
-            await asyncio.gather(*(setup.chat() for _ in range(2)))
-            assert count(await page(setup), "sent") == 2, "and on again when there is room"
+        async with gateway_over(waits, waits, model=model, timeouts=HOURS, args={"max-num-seqs": 4}) as setup:
+            clock = HandClock(setup)  # nobody is late until all are there
+            asking = [asyncio.ensure_future(setup.chat()) for _ in range(8)]
+            await until(lambda: times_asked(setup) == 8)
+            await clock.forward(1.0)
+            assert count(page(setup), "sent") == 0
+            go_on.set()
+            await asyncio.gather(*asking)
+            go_on.clear()
+            before = count(page(setup), "sent")  # as they end there is room, one after the other
+            asking = [asyncio.ensure_future(setup.chat()) for _ in range(2)]
+            await until(lambda: times_asked(setup) == 10 + before)
+            await clock.forward(0.2)
+            assert count(page(setup), "sent") == before + 2, "and on again when there is room"
+            go_on.set()
+            await asyncio.gather(*asking)
 
     run(story())
 
@@ -294,7 +323,7 @@ def test_a_storm_of_hedges_leaves_nothing_behind() -> None:
             await answer(asked, wire)
 
     async def story() -> None:
-        timeouts = Timeouts(connect=0.5, first_token=5.0, idle=1.0, total=12.0)
+        timeouts = Timeouts(connect=10.0, first_token=30.0, idle=10.0, total=60.0)
         async with gateway_over(*[moody] * 4, model=hedged(), timeouts=timeouts) as setup:
             body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -308,7 +337,7 @@ def test_a_storm_of_hedges_leaves_nothing_behind() -> None:
                         method="POST",
                         headers=[("content-type", "application/json")],
                         body=data,
-                        timeout=10 if number % 5 else 0.25,
+                        timeout=60 if number % 5 else 0.25,
                     )
                 except Exception:
                     assert number % 5 == 0, "only those that leave early get nothing"
@@ -320,7 +349,7 @@ def test_a_storm_of_hedges_leaves_nothing_behind() -> None:
 
             await asyncio.gather(*(one(number) for number in range(300)))
             await setup.settles()
-            seen = await page(setup)
+            seen = page(setup)
             results = [count(seen, result) for result in ("won", "lost", "failed", "took_over")]
             assert sum(results) == count(seen, "sent") > 20 and all(results)
 
@@ -339,15 +368,14 @@ def test_one_sick_replica_of_three_no_longer_makes_the_tail() -> None:
         await answer(asked, wire)
 
     async def slow_answers(hedge: HedgeSpec | None) -> int:
-        timeouts = Timeouts(first_token=5.0, idle=5.0, total=12.0)
-        async with gateway_over(sometimes_sick, well, well, model=hedged(hedge), timeouts=timeouts) as setup:
-            loop = asyncio.get_running_loop()
+        replicas = (sometimes_sick, well, well)
+        async with gateway_over(*replicas, model=hedged(hedge), timeouts=HOURS) as setup, within(60.0) as beats:
 
             async def one(number: int) -> bool:
                 await asyncio.sleep(number * 0.02)
-                began = loop.time()
+                began = beats.seconds
                 assert (await setup.chat(stream=True)).status == 200
-                return loop.time() - began > 1.0
+                return beats.seconds - began > 1.0
 
             return sum(await asyncio.gather(*(one(number) for number in range(120))))
 
