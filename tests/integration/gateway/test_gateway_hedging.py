@@ -299,7 +299,7 @@ def test_off_at_saturation() -> None:
             go_on.clear()
             before = count(page(setup), "sent")  # as they end there is room, one after the other
             asking = [asyncio.ensure_future(setup.chat()) for _ in range(2)]
-            await until(lambda: times_asked(setup) == 10 + before)
+            await until(lambda: sum(setup.in_flight().values()) == 2)
             await clock.forward(0.2)
             assert count(page(setup), "sent") == before + 2, "and on again when there is room"
             go_on.set()
