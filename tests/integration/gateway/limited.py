@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from stub_engine import Asked, Script, Setup, Wire, gateway_over, whole
+from stub_engine import Asked, Script, Setup, Wire, gateway_over, whole, within
 
 from kilocard.net.client import Response
 from kilocard.spec.model import TenantLimits, TenantSpec
@@ -51,7 +51,7 @@ class Limited:
         )
         engine = self.setup.engines[0]
         asked = len(engine.asked)
-        async with asyncio.timeout(3):
+        async with within(20.0):
             if until == "content":
                 await reader.readuntil(b"\n\n\r\n")
             while until == "sent" and len(engine.asked) == asked:

@@ -9,7 +9,7 @@ import socket
 import time
 
 import pytest
-from stub_engine import DONE, END, STREAM_HEAD, Asked, Script, Setup, Wire, chunk, delta, gateway_over, run
+from stub_engine import DONE, END, STREAM_HEAD, Asked, Script, Setup, Wire, chunk, delta, gateway_over, run, until
 
 from kilocard.spec.model import Limits, Timeouts
 
@@ -50,9 +50,7 @@ async def asks(setup: Setup, head: bytes, buffers: int) -> socket.socket:
 
 
 async def engine_is_done(setup: Setup) -> None:
-    async with asyncio.timeout(10):
-        while not setup.engines[0].asked or setup.gateway.plane.exchanges:
-            await asyncio.sleep(0.01)
+    await until(lambda: setup.engines[0].asked and not setup.gateway.plane.exchanges)
     (connection,) = setup.gateway.plane.connections
     assert connection.transport.get_write_buffer_size() > 10_000
 
@@ -108,9 +106,7 @@ def test_who_stops_reading_is_cut(end: str) -> None:
         async with gateway_over(says(SHORT), timeouts=timeouts, limits=Limits(keep_alive=1.0)) as setup:
             sock = await asks(setup, ENDS[end], 4096)
             await engine_is_done(setup)
-            async with asyncio.timeout(5):
-                while setup.gateway.plane.connections:
-                    await asyncio.sleep(0.05)
+            await until(lambda: not setup.gateway.plane.connections, 5.0)
             assert not is_whole(await takes(sock, 65536, 0.0), SHORT)
 
     run(story())
@@ -119,7 +115,7 @@ def test_who_stops_reading_is_cut(end: str) -> None:
 @pytest.mark.parametrize("end", ENDS)
 def test_a_graceful_stop_waits_for_who_is_still_reading(end: str) -> None:
     async def story() -> None:
-        async with gateway_over(says(SHORT), timeouts=Timeouts(first_token=5.0)) as setup:
+        async with gateway_over(says(SHORT), timeouts=Timeouts(first_token=5.0), drain=20.0) as setup:
             reading = asyncio.ensure_future(takes(await asks(setup, ENDS[end], 4096), 4096, 0.05))
             await engine_is_done(setup)
             await setup.gateway.stop()
