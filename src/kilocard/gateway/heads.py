@@ -15,7 +15,7 @@ from kilocard.gateway import strict
 
 #: what to do with a field; plain integers, since an enum's member costs a lookup of 50 ns (CPython 3.11) for each line
 _KEEP, _DROP, _LENGTH, _REQUEST_ID, _EXPECT, _TYPE, _CONNECTION, _ENCODING, _CHUNKED = range(9)
-_BEARER, _API_KEY, _TIMEOUT, _TRACE, _RECEIPT, _HOST = range(9, 15)
+_BEARER, _API_KEY, _TIMEOUT, _TRACE, _RECEIPT, _HOST, _PLACE = range(9, 16)
 
 #: RFC 9110 §7.6.1: fields of one connection, whichever way they go
 _HOP = {
@@ -54,8 +54,10 @@ _REQUEST = _HOP | {
 }
 _RESPONSE = _HOP | {
     "content-encoding": _ENCODING,
+    "content-location": _PLACE,
     "content-type": _TYPE,
     "date": _KEEP,
+    "location": _PLACE,
     "server": _DROP,
     "x-accel-buffering": _DROP,
     "x-request-id": _DROP,
@@ -265,6 +267,8 @@ def read_response_head(raw: bytes, status: int) -> tuple[ResponseHead, int | Non
         elif do == _ENCODING:
             encoded = line[len(name) + 1 :].strip().lower() != b"identity"
             keep.append(line)
+        elif do == _PLACE:  # of this gateway, not of the replica
+            keep.append(b"%b: %b" % (name, _ORIGIN.sub(b"", line[len(name) + 1 :].strip(), 1) or b"/"))
     if named:
         keep = _without(keep, named)
     keep.append(b"")
@@ -273,6 +277,8 @@ def read_response_head(raw: bytes, status: int) -> tuple[ResponseHead, int | Non
     return ResponseHead(status, block, kind, stream, chunked, encoded, close), length
 
 
+#: scheme and host of a URL
+_ORIGIN = re.compile(rb"\A(?i:[a-z][a-z0-9+.-]*:)?//[^/?#]*")
 _USUAL = frozenset({b"close", b"keep-alive", b"upgrade"})
 
 

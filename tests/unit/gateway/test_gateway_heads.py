@@ -48,7 +48,7 @@ others = st.lists(st.tuples(names, values), max_size=8).map(
         for name, value in fields
         # `content_type` goes no further though `content-type` does: CGI servers take the one for the other
         if name.lower().replace("_", "-") not in {*NEVER_TO_A_REPLICA, *NEVER_TO_A_CLIENT}
-        and name.lower() not in {"content_type", "content_encoding"}
+        and name.lower() not in {"content_type", "content_encoding", "location", "content-location"}
     ]
 )
 
@@ -168,6 +168,23 @@ def test_what_is_read_of_a_response(spelling: int) -> None:
     assert not read_response_head(response(*lines), 500)[0].stream
     plain, _ = read_response_head(response(b"content-encoding: identity", b"content-type: text/plain"), 200)
     assert (plain.stream, plain.chunked, plain.encoded, plain.close) == (False, False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "goes_on"),
+    [
+        (b"http://10.0.0.3:8000/v1/models/?a=b", b"/v1/models/?a=b"),
+        (b"HTTPS://user@engine.internal", b"/"),
+        (b"http://[fd00::3]:80?x=/y", b"?x=/y"),
+        (b"//10.0.0.3/v1", b"/v1"),
+        (b"/v1/models?next=http://10.0.0.3/", b"/v1/models?next=http://10.0.0.3/"),
+        (b"v1/models", b"v1/models"),
+    ],
+)
+@pytest.mark.parametrize("name", [b"location", b"Content-Location", b"LOCATION"])
+def test_where_a_replica_lives_is_in_no_redirect(name: bytes, said: bytes, goes_on: bytes) -> None:
+    head, _ = read_response_head(response(name + b": " + said, b"content-type: text/plain"), 307)
+    assert name + b": " + goes_on + b"\r\n" in head.block
 
 
 def test_a_stream_is_marked_for_proxies_once() -> None:
