@@ -14,6 +14,8 @@ def endpoint(value: object) -> str:
     advice = "write http://host:port"
     if not isinstance(value, str):
         raise UnitError(f"is {kind_of(value)}, not a URL", advice)
+    if "@" in value:  # before anything of it is repeated
+        raise UnitError("has a user name or password in it", "leave it out: replicas are called without one")
     scheme, separator, rest = value.strip().partition("://")
     if not separator:
         raise UnitError(f"is {show(value)}, which has no scheme", f"write http://{value.strip()[:60]}")
@@ -28,8 +30,6 @@ def endpoint(value: object) -> str:
     if tail not in {"", "/"}:
         # /v1 is what OpenAI clients are given as a base URL, so it is what people paste here.
         raise UnitError(f"has the path {show(tail)}", "leave it out: kilocard adds /v1/… and /metrics itself")
-    if "@" in authority:
-        raise UnitError("has a user name or password in it", "leave it out: replicas are called without one")
     name, colon, port = authority.rpartition(":")
     if not colon or authority.endswith("]"):
         name, port = authority, "80"

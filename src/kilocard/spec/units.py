@@ -180,6 +180,8 @@ def address(value: object, *, lowest_port: int = 1) -> Address:
     if not isinstance(value, str):
         raise UnitError(f"is {kind_of(value)}, not host:port", advice)
     text = value.strip()
+    if "@" in text:
+        raise UnitError("has a user name or password in it", advice)
     if "://" in text:
         raise UnitError(f"is the URL {show(text)}", advice)
     name, colon, digits = text.rpartition(":")
@@ -239,12 +241,22 @@ def kind_of(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
+#: `user:password@` at the beginning, with whatever stands for the scheme, up to the last @: passwords have them too
+_CREDENTIALS = re.compile(r"(?:[A-Za-z+]*:/+)?[^/@]*:.*@", re.DOTALL)
+
+
+def _without_credentials(text: str) -> str:
+    found = _CREDENTIALS.match(text)
+    return text if found is None else f"…@{text[found.end() :]}"
+
+
 def show(value: object) -> str:
-    """A value as it may stand in a message: short, on one line, whatever it is."""
+    """A value as it may stand in a message: short, on one line, whatever it is, and without a URL's password."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "nothing"}[value]
     if isinstance(value, str):
-        text = value if len(value) <= 60 else value[:57] + "…"
+        text = _without_credentials(value)
+        text = text if len(text) <= 60 else text[:57] + "…"
         return '"' + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text) + '"'
     if isinstance(value, int):
         return str(value) if abs(value) < 10**18 else "a huge number"

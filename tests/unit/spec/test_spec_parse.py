@@ -469,3 +469,20 @@ def survives(document: object) -> None:
         assert text
         text.encode()  # fit for any terminal or log
         assert len(text.splitlines()) == min(len(error.problems), 201)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://u:hid den@h/0", "redis:/u:hidden@h/0", "redsi://:hid@den@h/0", "u:hidden@h", "redis://u:hid/den @h",
+        "postgresql://u:hid\nden@h/d", "mysql://u:hidden@h/d", "http://u:hidden@h:1", "ftp://u:hidden@h",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("key", ["limit_store", "database", "endpoints", "dns", "listen"])
+def test_a_password_in_a_url_that_is_wrong_is_not_repeated(key: str, url: str) -> None:
+    document = pool(**{key: [url] if key == "endpoints" else url}) if key in ("endpoints", "dns") else pool()
+    if key in ("limit_store", "listen"):
+        document["gateway"] = {key: url}
+    elif key == "database":
+        document["gateway"] = {"usage": {key: url}}
+    assert "hid" not in one_problem(document)
