@@ -135,6 +135,8 @@ class EventRelay:
         if meaning.finished:
             self._finished = True
         if meaning.only_usage and self.hide_usage:
+            if event[:1] == b"\n":  # of the event before it, whose last CRLF the network has cut
+                out.append(b"\n")
             return
         if self.content:
             if not (meaning.only_usage or last):

@@ -51,6 +51,14 @@ def test_one_byte_at_a_time() -> None:
     assert relay.usage == Usage(7, 3, 4)
 
 
+def test_a_usage_chunk_is_taken_out_with_its_own_line_ends() -> None:
+    """The second half of a CRLF that is cut comes with the next event: one may be left over, none is missing."""
+    data, usage = (text.replace(b"\n", b"\r\n") for text in (STREAM, USAGE))
+    for cut in range(len(data)):
+        out = run(EventRelay(hide_usage=True), data, [cut])
+        assert out in (data.replace(usage, b""), data.replace(usage, b"\n")), cut
+
+
 @given(cuts=cuts)
 def test_a_usage_chunk_that_only_we_asked_for_is_taken_out_again(cuts: list[int]) -> None:
     relay = EventRelay(hide_usage=True)
