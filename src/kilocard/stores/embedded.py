@@ -26,7 +26,8 @@ def connect(path: Path, *tables: str) -> sqlite3.Connection:
         # Only where there is none: to close a descriptor of an open database drops SQLite's own locks on it (POSIX).
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        store = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        # absolute: the name ":memory:" would be no file
+        store = sqlite3.connect(path.absolute(), timeout=BUSY, isolation_level=None, check_same_thread=False)
         _in_turn(store, "PRAGMA journal_mode=WAL")
         store.execute("PRAGMA synchronous=NORMAL")
         for table in tables:

@@ -14,7 +14,7 @@ import pytest
 
 from kilocard.core.errors import SpecError, StoreError
 from kilocard.stores import key_table
-from kilocard.stores.embedded import connect
+from kilocard.stores.embedded import connect, read_only
 from kilocard.stores.key_store import KeyStore
 from kilocard.stores.key_table import Row, hash_of, new_key
 from kilocard.stores.keys_file import KeysFile
@@ -221,3 +221,11 @@ def test_two_keys_with_one_hash_are_refused(path: Path) -> None:
     add(path, "one", "a")
     with pytest.raises(StoreError):
         add(path, "two", "a")
+
+
+def test_a_store_is_always_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite takes this name for a database that lives in the process, and dies with it."""
+    monkeypatch.chdir(tmp_path)
+    connect(Path(":memory:"), *key_table.TABLES).close()
+    with closing(read_only(Path(":memory:"))) as store:
+        assert not list(key_table.rows(store))
