@@ -13,9 +13,12 @@ from kilocard.dispatch.topology import Model, Pool
 
 
 def changed(model: Model, place: int, tenant: str) -> None:
-    """Requests of a tenant have come to this queue's class `place`, or have left it. O(queues that it waits in)."""
+    """Requests of a tenant have come to this queue's class `place`, or have left it. O(queues that it waits in).
+
+    Where the gateway is open all requests are nobody's (""), and there is no other tenant to share with.
+    """
     only = model.only
-    if only is not None and len(only.pool.models) == 1:
+    if not tenant or (only is not None and len(only.pool.models) == 1):
         return  # the usual case: nobody to share with
     waits = model.hold.lines[place].length(tenant) > 0
     if not model.routes or waits is _is_known(model, place, tenant):

@@ -171,10 +171,10 @@ class World:
             for place, line in enumerate(model.hold.lines):
                 weight = 0.0
                 for flow in line._tenants.flows():
-                    queues = sum(other.hold.lines[place].length(flow.name) > 0 for other in beside)
+                    queues = sum(other.hold.lines[place].length(flow.name) > 0 for other in beside) if flow.name else 1
                     assert flow.queues == queues, "INV-27: a weight is divided among the queues where its tenant waits"
                     weight += flow.given / queues
-                    if len(beside) > 1 or len(model.routes) > 1:
+                    if flow.name and (len(beside) > 1 or len(model.routes) > 1):
                         there += len(model.routes)
                 assert abs(line.weight - weight) < 1e-9, "INV-27"
         known = sum(len(queues) for pool in fleet.pools.values() for place in pool.waits for queues in place.values())
