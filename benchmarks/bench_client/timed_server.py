@@ -65,10 +65,12 @@ class Script:
 
 @dataclass(slots=True)
 class Sent:
-    """time.monotonic_ns() when the request was read and when each token had been handed to the kernel."""
+    """time.monotonic_ns() when the request was read and when each token had been handed to the kernel; and when that
+    was about to be done, for a server that is stopped in between does not know when its token left."""
 
     received_ns: int
     sent_ns: list[int] = field(default_factory=list)
+    began_ns: list[int] = field(default_factory=list)
 
 
 def timed_body(id: str, *, stream: bool = True, **script: Any) -> bytes:
@@ -170,8 +172,8 @@ class _Stream:
 
     def begin(self, asked: dict[str, Any], now: int) -> None:
         script = self.script = asked["script"]
-        self.index, self.sent = 0, []
-        self.server.log[script["id"]] = (now, self.sent)
+        self.index, self.sent, self.began = 0, list[int](), list[int]()
+        self.server.log[script["id"]] = (now, self.sent, self.began)
         fault = script["fault"]
         text = "x" * script["token_bytes"]
         self.chunk = _chunk({"content": "" if fault == "held_back" else text})
@@ -195,6 +197,7 @@ class _Stream:
         count = self.script["chunks"]
         choice = {"index": 0, "message": {"role": "assistant", "content": "x" * count}, "finish_reason": "length"}
         usage = {"prompt_tokens": 1, "completion_tokens": count}
+        self.began.append(time.monotonic_ns())
         self.whole(json.dumps({"object": "chat.completion", "choices": [choice], "usage": usage}).encode())
         self.sent.append(time.monotonic_ns())
 
@@ -212,7 +215,9 @@ class _Stream:
         if half and fault in ("close_in_stream", "reset_in_stream", "error_event", "no_done"):
             self.break_off(fault)
             return
-        self.send(self.framed_chunk(self.chunk))
+        data = self.framed_chunk(self.chunk)
+        self.began.append(time.monotonic_ns())
+        self.send(data)
         self.sent.append(time.monotonic_ns())
         self.index += 1
         if self.index < script["chunks"]:
@@ -274,7 +279,7 @@ def _chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
 
 class _Server:
     def __init__(self) -> None:
-        self.log: dict[str, tuple[int, list[int]]] = {}
+        self.log: dict[str, tuple[int, list[int], list[int]]] = {}
         self.epoll = select.epoll()
         self.streams: dict[int, _Stream] = {}
         self.timers: list[tuple[int, int, Any]] = []

@@ -99,7 +99,9 @@ STEP = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(LIMITS, LIMITS, st.lists(STEP, min_size=10, max_size=40))
 def test_the_script_and_the_book_say_the_same(
     redis: Caller, limits: TenantLimits, of_m: TenantLimits, steps: list[tuple[str, object, int, bool]]
@@ -189,7 +191,9 @@ def moved(words: bytes, now: float) -> bytes:
     return words.replace(b"\r\n$1\r\n0\r\n", b"\r\n$%d\r\n%b\r\n" % (len(micros), micros), 1)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(MOVE, max_size=30), st.booleans())
 def test_14_whatever_was_lost_the_store_has_what_the_gateways_have(
     redis: Caller, moves: list[tuple[str, int, int | None]], forgets: bool

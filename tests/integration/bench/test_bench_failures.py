@@ -49,15 +49,15 @@ def ask(fault: str | None = None, *, cancel_after_s: float | None = None, at_s: 
     ],
 )
 def test_each_fault_has_its_name(server: TimedServer, fault: str, error: str | None, gaps: int) -> None:
-    with Client(Target(server.url), timeout_s=0.5) as client:
+    with Client(Target(server.url), timeout_s=1.5) as client:
         record = client.ask(ask(fault))
         assert (record.error, len(record.gaps_s)) == (error, gaps)
         assert client.ask(ask()).error is None  # and the client is fit for the next one
 
 
 def test_a_stream_that_stops_is_timed_out(server: TimedServer) -> None:
-    with Client(Target(server.url), timeout_s=0.4) as client:
-        record = client.ask(ask(chunks=3, gap_s=0.3))
+    with Client(Target(server.url), timeout_s=1.5) as client:
+        record = client.ask(ask(chunks=3, gap_s=1.0))
     assert record.error == failures.TIMEOUT_IN_STREAM
     assert record.first_s is not None and record.done_s is None
 
@@ -130,16 +130,16 @@ def test_gw_24_a_new_connection_that_is_closed_is_a_failure(server: TimedServer)
 
 def test_what_is_in_flight_at_the_end_is_kept_with_what_was_seen_of_it(server: TimedServer) -> None:
     with Client(Target(server.url)) as client:
-        driven = drive_closed(client, lambda: ask(chunks=100), 5, seconds=0.4)
+        driven = drive_closed(client, lambda: ask(chunks=300), 5, seconds=1.0)
     assert [r.error for r in driven.records] == [CUT_OFF] * 5
     assert all(r.first_s is not None and r.last_s is not None and len(r.gaps_s) > 5 for r in driven.records)
 
 
 def test_a_client_that_leaves(server: TimedServer) -> None:
     with Client(Target(server.url)) as client:
-        record = client.ask(ask(chunks=100, cancel_after_s=0.2))
+        record = client.ask(ask(chunks=200, cancel_after_s=0.5))
     assert record.error == failures.LEFT
-    assert 0 < len(record.gaps_s) < 40
+    assert 0 < len(record.gaps_s) < 100
 
 
 def test_too_few_sockets_are_said_and_counted(server: TimedServer) -> None:

@@ -82,7 +82,7 @@ def test_a_config_that_is_none(tmp_path: Path, content: bytes) -> None:
         model_source(str(path))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
 @given(content=st.binary(max_size=200))
 def test_any_bytes_as_weights_are_read_or_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
