@@ -11,9 +11,10 @@ LONGEST = 2048
 #: The whole message, never a part of it: engines repeat clients' words in their errors, and a client must not be able
 #: to say for a replica that it is not ready. KServe, llama.cpp, Hugging Face's servers, and what their kin say.
 _NOT_READY = re.compile(
-    r"(?:the )?(?:model|server|engine)(?: with name)?(?: \S{1,200})?(?: is)?"
-    r"(?: not (?:yet )?(?:ready|loaded)(?: yet)?|(?: still| currently)?(?: being loaded| loading)| warming up)\.?"
-    r"|loading model\.?",
+    r"(?:(?:the )?(?:model|server|engine|service)(?: with name)?(?: \S{1,200})?(?: is)?"
+    r"(?: not (?:yet )?(?:ready|loaded|initialized)(?: yet)?(?: to accept requests)?"
+    r"|(?: still| currently)?(?: being loaded| loading| initializing| starting(?: up)?| warming up))"
+    r"|loading model)(?:[.,;] ?(?:please )?(?:try again|retry|wait)(?: later| soon)?)?[.!]?",
     re.IGNORECASE,
 )
 #: vLLM (adapters that are not loaded), KServe, Ollama
@@ -33,13 +34,16 @@ def lacks_model(body: bytes) -> bool:
 
 
 def _message(body: bytes) -> str:
-    """`{"error": {"message": …}}` of OpenAI, `{"error": …}` and `{"message": …}` of others; "" for anything else."""
+    """`{"error": {"message": …}}` of OpenAI, `{"error": …}`, `{"message": …}` and `{"detail": …}` (FastAPI) of others,
+    or the whole page where it is plain text; "" for anything else."""
     if len(body) > LONGEST:
         return ""
     try:
         page: Any = json.loads(body)
         error = page.get("error", page)
-        text = error.get("message") if isinstance(error, dict) else error
-    except (ValueError, AttributeError, RecursionError):
+        text = error.get("message", error.get("detail")) if isinstance(error, dict) else error
+    except ValueError:
+        return body.decode("utf-8", "replace").strip()
+    except (AttributeError, RecursionError):
         return ""
     return text.strip() if isinstance(text, str) else ""

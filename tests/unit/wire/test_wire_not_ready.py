@@ -22,12 +22,18 @@ from kilocard.wire.not_ready import LONGEST, is_not_ready, lacks_model
         "the server is not ready",
         "model m is not loaded",
         "Model m is being loaded",
+        "The model is still loading, please try again later",
+        "Service is starting up",
+        "Model m is initializing.",
+        "The server is not ready to accept requests",
+        "Server is not ready. Please retry later.",
     ],
 )
 def test_what_is_not_ready(message: str) -> None:
-    for body in ({"error": message}, {"error": {"message": message, "code": 503}}, {"message": message}):
-        assert is_not_ready(json.dumps(body).encode())
-        assert not lacks_model(json.dumps(body).encode())
+    shapes = {"error": message}, {"error": {"message": message, "code": 503}}, {"message": message}, {"detail": message}
+    for body in (*(json.dumps(shape).encode() for shape in shapes), message.encode() + b"\n"):
+        assert is_not_ready(body)
+        assert not lacks_model(body)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +44,8 @@ def test_what_is_not_ready(message: str) -> None:
         "This model's maximum context length is 4096 tokens",
         "model is required",
         "Model m is loaded",
+        "Model m is loading weights that it has not",
+        "Service is overloaded, please try again later",
         "",
     ],
 )
