@@ -129,7 +129,7 @@ class HandClock:
         """Returns when the gateway has looked at the clock and done what it is time for."""
         self.now += seconds
         before = self._looks
-        await until(lambda: self._looks >= before + 2)
+        await until(lambda: self._looks > before)
 
 
 def delta(text: str, **more: object) -> bytes:

@@ -6,10 +6,24 @@ import asyncio
 import contextlib
 import re
 import socket
-import time
+from collections.abc import Awaitable, Callable
 
 import pytest
-from stub_engine import DONE, END, STREAM_HEAD, Asked, Script, Setup, Wire, chunk, delta, gateway_over, run, until
+from stub_engine import (
+    DONE,
+    END,
+    STREAM_HEAD,
+    Asked,
+    HandClock,
+    Script,
+    Setup,
+    Wire,
+    chunk,
+    delta,
+    gateway_over,
+    run,
+    until,
+)
 
 from kilocard.spec.model import Limits, Timeouts
 
@@ -55,13 +69,13 @@ async def engine_is_done(setup: Setup) -> None:
     assert connection.transport.get_write_buffer_size() > 10_000
 
 
-async def takes(sock: socket.socket, size: int, every: float) -> bytes:
+async def takes(sock: socket.socket, size: int, rests: Callable[[], Awaitable[None]]) -> bytes:
     """Until the end of the stream, or of the connection."""
     got = bytearray()
     with contextlib.suppress(ConnectionError):
         while DONE not in got and (data := await asyncio.get_running_loop().sock_recv(sock, size)):
             got += data
-            await asyncio.sleep(every)
+            await rests()
     sock.close()
     return bytes(got)
 
@@ -77,11 +91,13 @@ def test_who_goes_on_reading_is_not_cut(end: str) -> None:
     async def story() -> None:
         timeouts = Timeouts(first_token=5.0, idle=2.0, total=60.0)
         async with gateway_over(says(LONG), timeouts=timeouts, limits=Limits(keep_alive=1.0)) as setup:
-            reading = asyncio.ensure_future(takes(await asks(setup, ENDS[end], 16384), 3000, 0.1))
+            clock = HandClock(setup)
+            client = await asks(setup, ENDS[end], 16384)
+            reading = asyncio.ensure_future(takes(client, 3000, lambda: clock.forward(0.1)))
             await engine_is_done(setup)
-            began = time.monotonic()
+            began = clock.now
             assert is_whole(await reading, LONG)
-            assert time.monotonic() - began > 3.0
+            assert clock.now - began > 3.0
 
     run(story())
 
@@ -93,8 +109,9 @@ def test_who_goes_on_reading_is_not_cut_while_its_engine_is_held_either() -> Non
     async def story() -> None:
         timeouts = Timeouts(first_token=5.0, idle=1.0, total=60.0)
         async with gateway_over(says(4 * LONG), timeouts=timeouts) as setup:
+            clock = HandClock(setup)
             client = await asks(setup, ENDS["close"], 16384)
-            assert is_whole(await takes(client, 10000, 0.1), 4 * LONG)
+            assert is_whole(await takes(client, 10000, lambda: clock.forward(0.1)), 4 * LONG)
 
     run(story())
 
@@ -107,7 +124,7 @@ def test_who_stops_reading_is_cut(end: str) -> None:
             sock = await asks(setup, ENDS[end], 4096)
             await engine_is_done(setup)
             await until(lambda: not setup.gateway.plane.connections, 5.0)
-            assert not is_whole(await takes(sock, 65536, 0.0), SHORT)
+            assert not is_whole(await takes(sock, 65536, lambda: asyncio.sleep(0)), SHORT)
 
     run(story())
 
@@ -116,7 +133,9 @@ def test_who_stops_reading_is_cut(end: str) -> None:
 def test_a_graceful_stop_waits_for_who_is_still_reading(end: str) -> None:
     async def story() -> None:
         async with gateway_over(says(SHORT), timeouts=Timeouts(first_token=5.0), drain=20.0) as setup:
-            reading = asyncio.ensure_future(takes(await asks(setup, ENDS[end], 4096), 4096, 0.05))
+            reading = asyncio.ensure_future(
+                takes(await asks(setup, ENDS[end], 4096), 4096, lambda: asyncio.sleep(0.05))
+            )
             await engine_is_done(setup)
             await setup.gateway.stop()
             # A process ends here, and with it what its transports hold.
