@@ -199,6 +199,8 @@ class ListOf:
     noun: str
     #: whether a message may repeat an item
     secret: bool = False
+    #: what to do about a list without any, where that is a mistake; "": it is none
+    if_empty: str = ""
 
     @property
     def label(self) -> str:
@@ -209,6 +211,8 @@ class ListOf:
             raise UnitError(
                 f"is {kind_of(value)}, not a list", f"write a list: [{self.noun}, …], or one a line after -"
             )
+        if self.if_empty and not value:
+            raise UnitError("is an empty list", self.if_empty)
         result: dict[Any, int] = {}
         for place, item in enumerate(value):
             try:
@@ -226,7 +230,8 @@ class ListOf:
         return [self.kind.dump(item) for item in value]
 
     def schema(self, definitions: dict[str, Schema]) -> Schema:
-        return {"type": "array", "items": self.kind.schema(definitions), "uniqueItems": True}
+        schema: Schema = {"type": "array", "items": self.kind.schema(definitions), "uniqueItems": True}
+        return schema | {"minItems": 1} if self.if_empty else schema
 
 
 @dataclass(frozen=True, slots=True)

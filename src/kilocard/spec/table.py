@@ -82,7 +82,12 @@ TENANT = Section(
     "Somebody who may ask: API keys, models, limits.",
     (
         Key("keys", ListOf(KEY_HASH, "sha256:…", secret=True), "Hashes of API keys, from `kilocard keys create`."),
-        Key("models", ListOf(Text(), "model"), "Models that the tenant may use.", default="all models"),
+        Key(
+            "models",
+            ListOf(Text(), "model", if_empty="leave the key out if the tenant may use all models"),
+            "Models that the tenant may use.",
+            default="all models",
+        ),
         Key("limits", TENANT_LIMITS, "What the tenant may use."),
         Key(
             "model_limits",

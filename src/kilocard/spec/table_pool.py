@@ -139,7 +139,12 @@ def pool_section(engines: frozenset[str]) -> Section:
             Key("drain", DRAIN, "How a replica is stopped; one duration means `grace`."),
             Key("start", START, "How replicas are started and restarted."),
             Key("profile", Text(), "Emulated engine: name or path of the speed profile."),
-            Key("tenants", ListOf(Text(), "tenant"), "Tenants that have this pool to themselves.", default="everybody"),
+            Key(
+                "tenants",
+                ListOf(Text(), "tenant", if_empty="leave the key out if the pool is everybody's"),
+                "Tenants that have this pool to themselves.",
+                default="everybody",
+            ),
         ),
         "Pool",
     )

@@ -26,7 +26,7 @@ OIDC = Section(
         Key("issuer", _HTTP, "Who signs the tokens: the value of `iss`.", required="write the issuer's URL"),
         Key(
             "audience",
-            ListOf(Text(), "audience"),
+            ListOf(Text(), "audience", if_empty="say whom tokens are made out to, e.g. [kilocard]"),
             "Accepted values of `aud`.",
             required="say whom tokens are made out to, e.g. [kilocard]",
         ),

@@ -486,3 +486,12 @@ def test_a_password_in_a_url_that_is_wrong_is_not_repeated(key: str, url: str) -
     elif key == "database":
         document["gateway"] = {"usage": {key: url}}
     assert "hid" not in one_problem(document)
+
+
+def test_an_empty_list_of_who_may_is_not_everybody() -> None:
+    """A template whose list has run empty must not open what it was to close."""
+    tenant = {"tenants": {"t": {"models": []}}, **pool()}
+    assert one_problem(tenant).startswith("tenants.t.models: is an empty list; leave")
+    assert one_problem({"tenants": {"t": {}}, **pool(tenants=[])}).startswith("pools.p.tenants: is an empty list; ")
+    oidc = {"issuer": "https://id", "audience": [], "tenant_claim": "t"}
+    assert one_problem({"tenants": {"t": {}}, "gateway": {"oidc": oidc}, **pool()}).startswith("gateway.oidc.audience")
