@@ -53,7 +53,7 @@ def test_the_rendered_cluster_file_serves(tmp_path: Path) -> None:
     port, admin = free_port(), free_port()
 
     async def until(true: Any, what: str) -> None:
-        for _ in range(400):
+        for _ in range(1200):
             if await true():
                 return
             await asyncio.sleep(0.05)

@@ -52,5 +52,6 @@ class KeysFile:
     def _stamp(self) -> _Stamp:
         info = self._path.stat()
         if not stat.S_ISREG(info.st_mode):  # to open a pipe may take for ever, and a device never ends
+            self._seen = None
             raise StoreError(f"{self._path} is no regular file; name one, and rename another over it to change keys")
         return info.st_mtime_ns, info.st_size, info.st_ino

