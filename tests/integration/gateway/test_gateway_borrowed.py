@@ -55,7 +55,7 @@ async def connected() -> tuple[Borrower, socket.socket, asyncio.Server]:
     borrower = Borrower()
     server = await asyncio.get_running_loop().create_server(lambda: borrower, "127.0.0.1", 0)
     other = socket.create_connection(server.sockets[0].getsockname())
-    await asyncio.wait_for(borrower.made.wait(), 5)
+    await asyncio.wait_for(borrower.made.wait(), 30)
     return borrower, other, server
 
 
@@ -79,7 +79,7 @@ def test_the_descriptor_is_the_connections_until_it_is_lost(
     async def test() -> None:
         borrower, other, server = await connected()
         ENDS[end](borrower, other)
-        await asyncio.wait_for(borrower.lost.wait(), 5)
+        await asyncio.wait_for(borrower.lost.wait(), 30)
         other.close()
         server.close()
         assert borrower.still_ours is True
@@ -95,7 +95,7 @@ def test_nothing_reaches_the_next_connection_with_that_number(
         send = borrower.borrowed.send
         assert send(b"mine") == 4 and other.recv(10) == b"mine"
         borrower.transport.abort()
-        await asyncio.wait_for(borrower.lost.wait(), 5)
+        await asyncio.wait_for(borrower.lost.wait(), 30)
         await asyncio.sleep(0)  # the loop closes the descriptor
         pairs = [socket.socketpair() for _ in range(20)]
         numbers = {one.fileno(): two for one, two in pairs} | {two.fileno(): one for one, two in pairs}
