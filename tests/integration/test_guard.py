@@ -39,13 +39,13 @@ class Guarded:
 
 
 @contextmanager
-def guarded(*argv: str) -> Iterator[Guarded]:
+def guarded(*argv: str, program: tuple[str, ...] = (guard.__file__,)) -> Iterator[Guarded]:
     ours, theirs = socket.socketpair()
     ours.settimeout(60)
     with (
         ours,
         subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, str(theirs.fileno()), str(os.getpid()), "--", *argv],
+            [sys.executable, "-I", "-S", *program, str(theirs.fileno()), str(os.getpid()), "--", *argv],
             pass_fds=(theirs.fileno(),),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -119,6 +119,30 @@ def test_sigterm_goes_to_the_engine_alone() -> None:
         assert run.line() == "child None", "its child still ran when it was told"
         assert run.process.wait(60) == 3
         assert gone(child), "and what it leaves behind is killed"
+
+
+SLOW_FORK = """
+import os, runpy, signal, time
+fork = os.fork
+def slow():
+    {first}
+    child = fork()
+    if not child:
+        time.sleep(0.5)
+    return child
+os.fork = slow
+runpy.run_path({guard!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("first", ["os.kill(os.getpid(), signal.SIGTERM)", "pass"])
+def test_a_signal_right_at_the_start_is_not_lost(first: str) -> None:
+    """Neither before there is an engine to pass it on to, nor while that still has the guard's own handlers."""
+    program = ("-c", SLOW_FORK.format(first=first, guard=guard.__file__))
+    with guarded(*python(SLEEP), program=program) as run:
+        if first == "pass":
+            run.process.send_signal(signal.SIGTERM)
+        assert run.process.wait(30) == -signal.SIGTERM
 
 
 def test_sigquit_kills_everything_at_once() -> None:

@@ -36,6 +36,9 @@ PATIENCE = 1.0
 #: other children of the parent may hold)
 LOOK = 0.5
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: wait until there is an engine to pass them on to, and in the engine until it no longer has our handlers: else one
+#: that comes right at the start is lost
+HELD = (*PASSED_ON, signal.SIGQUIT)
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -66,12 +69,14 @@ class Guard:
             os.set_blocking(end, False)
         os.set_inheritable(self.link, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         for number in PASSED_ON:
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGQUIT, self._kill_now)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.engine = self._start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
         with contextlib.suppress(OSError):
             os.write(self.link, f"pid {self.engine}\n".encode())
         self._watch(wake)
@@ -91,6 +96,7 @@ class Guard:
             signal.set_wakeup_fd(-1)
             for number in (*PASSED_ON, signal.SIGQUIT, signal.SIGCHLD, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
             with contextlib.suppress(OSError):
                 os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
