@@ -137,12 +137,15 @@ class Layout:
 
     def _tenant(self, tenant: Tenant, variant: int) -> dict[str, Any]:
         limits = tenant.limits_in(variant)
-        return {
-            "keys": [f"sha256:{tenant.digest}"],
-            "priority": tenant.priority,
-            "weight": tenant.weight + variant % 2,
-            "models": [] if tenant.model == MODEL else [tenant.model],
-        } | ({"limits": dict(limits)} if limits else {})
+        return (
+            {
+                "keys": [f"sha256:{tenant.digest}"],
+                "priority": tenant.priority,
+                "weight": tenant.weight + variant % 2,
+            }
+            | ({} if tenant.model == MODEL else {"models": [tenant.model]})
+            | ({"limits": dict(limits)} if limits else {})
+        )
 
 
 def _pool(endpoints: Sequence[str]) -> dict[str, Any]:
