@@ -33,6 +33,13 @@ class History:
         """When each of that kind began."""
         return [span.since for span in self.spans if span.what == what]
 
+    def began_at(self, what: str, now: float, after: float) -> float:
+        """Since when it had been there at `now`, or less than `after` seconds before; `now` if it was not."""
+        return min(
+            (span.since for span in self.spans if span.what == what and span.since <= now <= span.until + after),
+            default=now,
+        )
+
     def began(self, what: str, since: float, until: float) -> bool:
         return any(span.what == what and since <= span.since <= until for span in self.spans)
 

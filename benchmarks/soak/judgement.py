@@ -13,6 +13,7 @@ from benchmarks.soak.bounds import Peak, judge_limits
 from benchmarks.soak.cast import FLOOD, KEY_MARK
 from benchmarks.soak.fairness import Waits, judge_waits, waits
 from benchmarks.soak.files import DEATHS, FLUSH, Layout
+from benchmarks.soak.locks import LOCKED
 from benchmarks.soak.poison import judge_poison
 from benchmarks.soak.reloads import InForce
 from benchmarks.soak.results import Results
@@ -22,8 +23,11 @@ from benchmarks.soak.worker_kills import KILLED
 
 #: seconds for which a crowd fills all replicas, at least
 CROWDED = 3.0
-#: seconds in which a killed worker may not yet have written what had ended: the ledger's pause, its write, ours
+#: seconds in which a killed worker may not yet have written what had ended: the ledger's pause, its write, ours. And
+#: nothing that ended while the ledger was locked by another program
 UNWRITTEN = FLUSH + 2.0
+#: seconds after which the ledger is tried again, at the latest, and until all that waited is written
+TRIED_AGAIN = 5.0 + UNWRITTEN
 #: seconds by which times in the ledger and in the store of limits may differ where they are not of one process
 APART = 0.5
 #: whose class is the flood's or a higher one, on the same replicas
@@ -90,7 +94,9 @@ def _judge_books(findings: Findings, layout: Layout, rows: list[Row]) -> list[st
     if len(by_id) < len(rows):
         violations.append(f"{len(rows) - len(by_id)} rows of the ledger are there twice")
     known = {line.request_id for lines in log.values() for line in lines}
-    kills = [at + findings.utc for at in findings.excuses.history.times(KILLED)]
+    history, utc = findings.excuses.history, findings.utc
+    kills = [at + utc for at in history.times(KILLED)]
+    waiting_since = [history.began_at(LOCKED, at, TRIED_AGAIN) + utc - UNWRITTEN for at in history.times(KILLED)]
     if not kills and (strange := [id for id in by_id if id not in known]):
         violations.append(f"{len(strange)} rows of the ledger have no line in the access log, {strange[0]} for one")
     lost = 0
@@ -98,7 +104,7 @@ def _judge_books(findings: Findings, layout: Layout, rows: list[Row]) -> list[st
     def may_be_lost(ended: float) -> bool:
         nonlocal lost
         place = bisect_left(kills, ended - 0.5)
-        near = place < len(kills) and kills[place] - UNWRITTEN <= ended
+        near = place < len(kills) and waiting_since[place] <= ended
         lost += near
         return near
 

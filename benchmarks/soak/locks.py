@@ -13,6 +13,7 @@ from benchmarks.soak.history import History
 from benchmarks.soak.pauses import rest
 
 PAUSE = (15.0, 30.0)
+LOCKED = "ledger locked"
 #: some of them outlive the gateway's own patience with the lock (5 s)
 LONG = (1.0, 9.0)
 
@@ -34,7 +35,7 @@ class Locks:
             async with self._store:
                 with contextlib.closing(_connect(self._path)) as database:
                     await asyncio.to_thread(database.execute, "BEGIN IMMEDIATE")
-                    span = self._history.begin("ledger locked", time.monotonic())
+                    span = self._history.begin(LOCKED, time.monotonic())
                     await rest(stopping, length)
                     await asyncio.to_thread(database.execute, "ROLLBACK")
                     span.until = time.monotonic()

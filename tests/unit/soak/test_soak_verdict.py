@@ -162,3 +162,13 @@ def test_all_versions_of_the_file_are_good_and_all_broken_ones_are_not(tmp_path:
         with pytest.raises(SpecError):
             load(layout.path, env={})
     assert all(before != after for before, after in itertools.pairwise(specs))
+
+
+def test_what_waits_for_a_locked_ledger_waits_since_the_lock_began() -> None:
+    history = History()
+    history.begin("lock", 10.0, until=19.0)
+    history.begin("other", 1.0)
+    assert history.began_at("lock", 12.0, after=5.0) == 10.0
+    assert history.began_at("lock", 24.0, after=5.0) == 10.0
+    assert history.began_at("lock", 24.5, after=5.0) == 24.5
+    assert history.began_at("lock", 9.0, after=5.0) == 9.0
