@@ -109,7 +109,7 @@ def test_the_sweep_finds_the_slots_of_the_engine(slots: int) -> None:
 def test_an_open_loop_measures_each_arrival_of_its_window() -> None:
     rates = Listed([Load(rate_per_s=20.0), Load(rate_per_s=500.0)])
     with emulated("--max-num-seqs", "4") as (url,):
-        done = measure(url, Asked(mix=MIX, duration_s=2.0, single=False, max_seconds=30.0), rates)
+        done = measure(url, Asked(mix=MIX, duration_s=5.0, single=False, max_seconds=30.0), rates)
     held, flooded = judged(done.points)
     assert held.errors == held.cut_off == 0
     assert held.requests_per_s == pytest.approx(held.offered_per_s, rel=0.2)
