@@ -42,7 +42,11 @@ def gateway(
 
     async def main(stopping: running.Stopping) -> None:
         one = gateway_of(spec) if count == 1 else supervisor_of(spec, count)
-        config = one.plane.config if isinstance(one, Gateway) else one.config
+        if isinstance(one, Gateway):
+            config = one.plane.config
+        else:
+            config = one.config
+            stopping.before_the_end(one.kill)
         one.reloader = Reloader(config, file.read_again, one.take_over, digests)
         stopping.on_hangup(one.reloader.ask)
         await one.start()

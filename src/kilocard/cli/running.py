@@ -24,15 +24,21 @@ class Stopping:
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
+        self._last: Callable[[], None] = lambda: None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._signal)
 
     def _signal(self) -> None:
         if self.asked.is_set():
+            self._last()
             notes.print("Stopped without waiting.")
             os._exit(130)
         self.asked.set()
+
+    def before_the_end(self, what: Callable[[], None]) -> None:
+        """Called where the process ends at once."""
+        self._last = what
 
     def on_hangup(self, what: Callable[[], None]) -> None:
         """SIGHUP, which would end the process, does this instead."""

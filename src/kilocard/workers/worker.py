@@ -98,7 +98,7 @@ class Worker:
         self._stop.set()
 
     def _cut(self) -> None:
-        if self._gateway is None or self._gateway.plane.draining:
+        if self._gateway is None or self._stop.is_set():
             os._exit(0)
         log.warning("worker %d: the supervisor is gone: running requests finish, then this process ends", os.getpid())
         self._limits.alone(self._gateway.plane.clock())
