@@ -216,9 +216,9 @@ class Exchange(ClientSide):
         if status in DOUBTFUL or head.stream:
             upstream = self._upstream
             self.on_head(head, len(body))
-            if body:
+            if body and self._upstream is upstream and self.runs:
                 self.on_data(body)
-            if self._upstream is upstream:  # not failed by what it said
+            if self._upstream is upstream and self.runs:  # not failed by what it said
                 self.on_complete()
             return
         self._upstream = self.relay = None

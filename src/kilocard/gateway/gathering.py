@@ -34,7 +34,9 @@ def unfit(head: ResponseHead, length: int | None, body: bytes) -> Failure | None
     fault = declined(head.status, body)
     if fault is not None:
         return fault, head.status, f"the replica answered {head.status}"
-    return _CUT if head.until_close(length) and _is_part(head, body) else None
+    if head.status < 400 and head.until_close(length) and _is_part(head, body):
+        return _CUT  # the status of a refusal says enough, so that its words may be few or none
+    return None
 
 
 def unfit_stream(relay: EventRelay) -> Failure | None:
@@ -49,8 +51,11 @@ def _is_part(head: ResponseHead, body: bytes) -> bool:
         return False  # nobody knows
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return True
+    except msgspec.DecodeError as error:
+        said = str(error)  # NaN and others that JSON does not know, before the end, are no cut
+        return "malformed" not in said or said.endswith(f"(byte {len(body)})")
+    except RecursionError:
+        return False
     return False
 
 

@@ -117,7 +117,13 @@ class Rival:
 
     def on_whole(self, head: ResponseHead, body: bytes) -> None:
         self.connection = None
-        if (failure := unfit(head, len(body), body)) is not None:
+        failure = unfit(head, len(body), body)
+        if failure is None and head.stream and not head.encoded:
+            relay = EventRelay(self._exchange.inbound.hide_usage)
+            relay.feed(body)
+            relay.finish()
+            failure = unfit_stream(relay)
+        if failure is not None:
             self._fail(*failure)
             return
         self._take_over()

@@ -246,7 +246,7 @@ _CREDENTIALS = re.compile(r"(?:[A-Za-z+]*:/+)?[^/@]*:.*@", re.DOTALL)
 
 
 def _without_credentials(text: str) -> str:
-    found = _CREDENTIALS.match(text)
+    found = _CREDENTIALS.match(text) if "@" in text else None  # without one it would look for it from every colon
     return text if found is None else f"…@{text[found.end() :]}"
 
 

@@ -55,6 +55,10 @@ _ANNOUNCE = frozenset(
 )
 #: events that end a stream, as [DONE] does (Anthropic Messages, OpenAI Responses)
 _LAST = frozenset({"message_stop", "response.completed", "response.incomplete"})
+#: and those behind which one may end (OpenAI's speech, transcriptions and images; Responses)
+_ENDS = frozenset(
+    {"speech.audio.done", "transcript.text.done", "image_generation.completed", "image_edit.completed", "error"}
+)
 
 #: and one that ends it with an error (OpenAI Responses), which names the request's faults by other codes than these
 _FAILED = "response.failed"
@@ -138,7 +142,8 @@ def read(data: bytes) -> Meaning:
                 return Meaning(True, usage, error=_is_the_engines(event.response.error), last=True)
         elif isinstance(event.message, dict):
             usage = _message_usage(event.message) or usage
-        return Meaning(event.type not in _ANNOUNCE, usage, last=event.type in _LAST)
+        finished = event.type in _ENDS
+        return Meaning(event.type not in _ANNOUNCE, usage, last=event.type in _LAST, finished=finished)
     return Meaning(True, usage) if usage else _CONTENT
 
 

@@ -101,7 +101,7 @@ class EventRelay:
         self._held_bytes = 0
         self._tail = b""
         self._wary = wary
-        self.error = self._finished = False
+        self.done = self.error = self._finished = False
         self.usage = None
 
     def _sift(self, data: bytes) -> bytes:

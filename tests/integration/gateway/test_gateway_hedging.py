@@ -170,6 +170,34 @@ def test_a_second_attempt_that_ends_with_an_error_event_is_no_answer() -> None:
     run(story())
 
 
+def test_a_second_attempt_whose_whole_stream_is_an_error_event_is_no_answer() -> None:
+    """It comes in one read, with a length, and leaves the first attempt alone."""
+    right, wrong = ROLE + delta("x") + DONE, b'data: {"error":{"code":500}}\n\n' + DONE
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+
+    async def story() -> None:
+        ready = False
+
+        async def script(asked: Asked, wire: Wire) -> None:
+            body = right
+            if ready and len(engines[0].asked) + len(engines[1].asked) == 5:
+                await until(lambda: count(page(setup), "failed"))
+            elif ready:
+                body = wrong
+            await wire.send(head % len(body) + body)
+
+        async with gateway_over(script, script, model=hedged(), timeouts=PATIENT) as setup:
+            engines = setup.engines
+            for _ in range(4):  # now their heads are known
+                assert (await setup.chat(stream=True)).body == right
+            ready = True
+            response = await setup.chat(stream=True)
+            assert response.status == 200 and response.body == right
+            assert [len(engine.asked) for engine in engines] == [3, 3]
+
+    run(story())
+
+
 def test_when_both_fail_the_client_gets_one_error() -> None:
     async def story() -> None:
         async def dies_second(asked: Asked, wire: Wire) -> None:

@@ -178,3 +178,8 @@ def test_values_in_messages_are_short_and_on_one_line(value: object) -> None:
     text = units.show(value)
     assert len(text) < 100
     assert text.isprintable()
+
+
+def test_a_long_value_is_shown_in_no_time() -> None:
+    """From every colon on, a search for an @ that is not there would take minutes."""
+    assert units.show("a:" * 1_000_000) == '"' + ("a:" * 30)[:57] + '…"'

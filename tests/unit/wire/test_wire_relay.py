@@ -112,6 +112,17 @@ def test_a_second_replica_starts_anew_and_nothing_of_the_first_is_sent() -> None
     assert relay.feed(other + HELLO) == other + HELLO
 
 
+def test_the_end_of_a_stream_that_failed_is_not_that_of_the_next() -> None:
+    """vLLM says [DONE] behind its error too."""
+    for failed in (event(error={"code": 500}) + DONE, event(type="response.failed", response={"error": None})):
+        relay = EventRelay(hide_usage=False)
+        assert relay.feed(failed) == b"" and relay.error and relay.done
+        relay.restart(wary=True)
+        relay.feed(ROLE + HELLO)
+        assert relay.content and not relay.done, "if this one dies now it is cut"
+        assert relay.cut
+
+
 def test_a_broken_stream_ends_on_an_events_edge() -> None:
     relay = EventRelay(hide_usage=False)
     assert relay.feed(ROLE + HELLO + WORLD[:20]) == ROLE + HELLO
@@ -309,6 +320,12 @@ def test_a_stream_without_an_end_of_its_own_is_cut_unless_its_events_end_it() ->
             relay.feed(piece)
         relay.finish()
         assert relay.cut is cut, end
+    for kind in ("speech.audio", "transcript.text", "image_generation.partial_image"):
+        relay = EventRelay(hide_usage=False, wary=True)
+        relay.feed(event(type=f"{kind}.delta"))
+        assert relay.cut
+        relay.feed(event(type="image_generation.completed" if "image" in kind else f"{kind}.done"))
+        assert not relay.cut, kind
     relay = EventRelay(hide_usage=False, wary=True)
     relay.feed(ROLE + HELLO[:-9])
     relay.finish()
