@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 _EXCEPTION = re.compile(r"(?:^|[\s\]:])([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::| \().*)$")
 _TROUBLE = re.compile(
-    r"\b(error|fatal|failed|failure|cannot|can't|could not|couldn't|unable|abort|aborted|panic|out of memory|killed"
-    r"|not found|no such|denied|unknown|invalid|unrecognized)\b",
+    r"(?<!-)\b(error|fatal|failed|failure|cannot|can't|could not|couldn't|unable|abort|aborted|panic|out of memory"
+    r"|killed|not found|no such|denied|unknown|invalid|unrecognized)\b",
     re.IGNORECASE,
 )
 #: lines that only say that the reason stands elsewhere
@@ -26,6 +26,8 @@ _MEANING = {
     signal.SIGABRT: " (it gave up)",
     signal.SIGILL: " (built for another processor?)",
 }
+#: SIGKILL, as subprocess and as shells give it
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _CODES = {126: " (the program can't be run)", 127: " (the program was not found)"}
 
 
@@ -44,11 +46,14 @@ def exit_meaning(code: int) -> str:
     return f"exited with code {code}{_CODES.get(code, '')}"
 
 
-def last_words(lines: Sequence[str], hint: Callable[[str], str | None] = lambda line: None) -> str:
+def last_words(
+    lines: Sequence[str], hint: Callable[[str], str | None] = lambda line: None, *, only_trouble: bool = False
+) -> str:
     """The line that best tells why the engine ended, "" where it said nothing.
 
     Among lines that speak of trouble: the last that `hint` has plainer words for (Engine.loading_hint: somebody
-    knew it for a cause), else the last exception, else the last one. Without any: the last line.
+    knew it for a cause), else the last exception, else the last one. Without any: the last
+    line, or "" with `only_trouble`.
     """
     said = [text for line in lines if (text := _COLOURS.sub("", line).strip())]
     told = [
@@ -61,11 +66,12 @@ def last_words(lines: Sequence[str], hint: Callable[[str], str | None] = lambda 
     for text in trouble:
         if match := _EXCEPTION.search(text):
             return match[1][:MAX_CHARS]
-    for text in (trouble or told[::-1])[:1]:
+    for text in (trouble or ([] if only_trouble else told[::-1]))[:1]:
         return (hint(text) or text)[:MAX_CHARS]
     return ""
 
 
 def exit_reason(code: int, lines: Sequence[str], hint: Callable[[str], str | None] = lambda line: None) -> str:
-    words = last_words(lines, hint)
+    """What `code` means and the engine's last words, where they can be about that: SIGKILL lets nobody say why."""
+    words = last_words(lines, hint, only_trouble=code in _KILLED)
     return f"{exit_meaning(code)}: {words}" if words else exit_meaning(code)

@@ -78,7 +78,9 @@ def create(
         print_json({"tenant": tenant, "key": key, **_shown(row, "none" if no_store else "store")})
         return
     print(key)
-    notes.print("That is the key; it is not shown again. For the cluster file, where you keep no store:\n")
+    notes.print(
+        "That is the key; it is not shown again. For the cluster file, where you keep no store:\n", soft_wrap=True
+    )
     notes.print(yaml_text({"tenants": {tenant: {"keys": [row.hash]}}}), soft_wrap=True, end="")
 
 

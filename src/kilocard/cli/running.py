@@ -11,6 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable
 
 import uvloop
+from rich.console import Console
 from rich.logging import RichHandler
 
 from kilocard.cli.output import notes
@@ -57,14 +58,21 @@ def raise_file_limit() -> int:
     return wanted
 
 
+def log_handler(console: Console) -> logging.Handler:
+    """To people in columns and colours. A file or a pipe has no width: there what is one line stays one, for grep."""
+    if console.is_terminal:
+        handler: logging.Handler = RichHandler(console=console, show_path=False, rich_tracebacks=False)
+        words = "%(message)s"
+    else:
+        handler = logging.StreamHandler(console.file)
+        words = "%(asctime)s %(levelname)-8s %(message)s"
+    handler.setFormatter(logging.Formatter(words, datefmt="%H:%M:%S"))
+    return handler
+
+
 def run(main: Callable[[Stopping], Awaitable[None]]) -> None:
     """Run `main` on uvloop. The garbage collector is told that what exists at the start will stay."""
-    logging.basicConfig(
-        level=os.environ.get("KILOCARD_LOG", "INFO").upper(),
-        format="%(message)s",
-        datefmt="%H:%M:%S",
-        handlers=[RichHandler(console=notes, show_path=False, rich_tracebacks=False)],
-    )
+    logging.basicConfig(level=os.environ.get("KILOCARD_LOG", "INFO").upper(), handlers=[log_handler(notes)])
 
     async def body() -> None:
         # Connections are freed by reference counts; collecting rarely keeps pauses out of the data plane.

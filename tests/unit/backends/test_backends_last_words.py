@@ -68,3 +68,14 @@ def test_endless_lines_are_cut() -> None:
 def test_the_command_that_kilocard_wrote_is_no_word_of_the_engine() -> None:
     assert exit_reason(1, ["kilocard: starting /bin/false --error-log /tmp/failed"]) == "exited with code 1"
     assert exit_reason(1, ["kilocard: starting /bin/x", "no such flag"]) == "exited with code 1: no such flag"
+
+
+def test_who_was_killed_could_not_say_why() -> None:
+    log = [
+        "0.00.001.831 I srv init: build_info: b0-unknown",
+        "0.01.726.514 I srv init: listening on http://127.0.0.1:1",
+    ]
+    for code in (-9, 137):
+        assert exit_reason(code, log) == "killed by SIGKILL (out of memory?)"
+    assert exit_reason(-9, VLLM).endswith("CUDA out of memory. Tried to allocate 2.00 GiB.")  # but may have said before
+    assert exit_reason(1, log) == f"exited with code 1: {log[-1]}"
