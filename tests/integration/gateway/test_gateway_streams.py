@@ -365,6 +365,28 @@ def test_12_an_early_error_event_is_seen_however_it_is_packed(said: bytes) -> No
     run(story())
 
 
+def test_12_a_done_behind_an_early_error_is_not_the_end_of_the_next_replicas_stream() -> None:
+    """vLLM says [DONE] behind its error event too: the second replica that dies has not said all for that."""
+    asked_already: list[Asked] = []
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        asked_already.append(asked)
+        if len(asked_already) == 1:
+            await wire.send(STREAM_HEAD + chunk(b'data: {"error":{"message":"dead","code":500}}\n\n' + DONE) + END)
+        else:
+            await wire.send(STREAM_HEAD + chunk(ROLE + delta("half")))
+            await asyncio.sleep(0.02)
+            wire.reset()
+
+    async def story() -> None:
+        async with gateway_over(script, script) as setup:
+            body = (await setup.chat(stream=True)).body
+            assert len(asked_already) == 2
+            assert body.startswith(ROLE + delta("half") + b'data: {"error"') and DONE not in body
+
+    run(story())
+
+
 @pytest.mark.parametrize("behind", [b": bye\n\n", delta("more")])
 def test_a_replica_that_fails_behind_what_it_says_after_done_has_said_all(behind: bytes) -> None:
     async def story() -> None:
