@@ -29,13 +29,14 @@ from kilocard.gateway.reloader import Reloaded, Reloader
 from kilocard.gateway.seat import ScrapedElsewhere, Scraping, Seat
 from kilocard.gateway.sources import Sources, Wanted, nowhere
 from kilocard.gateway.state import FleetMeters
+from kilocard.gateway.taken import taken
 from kilocard.gateway.takeover import judged
 from kilocard.gateway.telemetry import Telemetry
 from kilocard.gateway.tls_connection import TlsConnection
 from kilocard.gateway.told import Told
 from kilocard.net.server import Server
 from kilocard.scrape.poller import Poller
-from kilocard.spec.model import ClusterSpec
+from kilocard.spec.model import ClusterSpec, GatewaySpec
 from kilocard.spec.units import address
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.limits import LimitStore
@@ -43,18 +44,26 @@ from kilocard.tenancy.limits import LimitStore
 log = logging.getLogger("kilocard.gateway")
 
 
-#: what to do where the admin listener's address is taken
+#: what to do where the address is taken, and where the admin listener's is
+ELSEWHERE = "Choose another address with gateway.listen or --port."
 ADMIN_ELSEWHERE = "Choose another address for the admin listener with gateway.admin or --admin-port."
 #: connections that the kernel keeps until we take them
 BACKLOG = 4096
 
 
-def address_in_use(host: str, port: int, error: OSError) -> BackendError:
+def address_in_use(host: str, port: int, error: OSError, way_out: str = ELSEWHERE) -> BackendError:
     return BackendError(
-        f"can't listen on {host}:{port}: {error.strerror or error}. Is another gateway running? "
-        "Choose another address with gateway.listen or --port.",
+        f"can't listen on {host}:{port}: {error.strerror or error}. Is another gateway running? {way_out}",
         code="address_in_use",
     )
+
+
+def nobody_is_there(gateway: GatewaySpec) -> None:
+    """Raises BackendError: a gateway that was started twice must not take the records of the one that runs."""
+    for listen, way_out in ((gateway.listen, ELSEWHERE), (gateway.admin, ADMIN_ELSEWHERE)):
+        host, port = address(listen, lowest_port=0)
+        if error := taken(host, port):
+            raise address_in_use(host, port, error, way_out) from error
 
 
 class Gateway:
@@ -98,6 +107,8 @@ class Gateway:
             export(self.plane.config, self.plane.telemetry.registry)
         self._record: DecisionLog | None = None
         if spec.gateway.record is not None:
+            if seat is None:
+                nobody_is_there(spec.gateway)
             self._record = DecisionLog(spec.gateway.record, dispatcher, setup, self.plane.telemetry.registry)
             self.plane.handle = self._record.recording()
         #: others that live as long as this one

@@ -25,6 +25,7 @@ from kilocard.dispatch.config import PoolFacts
 from kilocard.dispatch.replay import Parity, check
 from kilocard.dispatch.replay import Setup as Dispatch
 from kilocard.gateway.decision_log import DecisionLog
+from kilocard.gateway.server import Gateway
 from kilocard.metrics.render import Registry
 from kilocard.spec.model import EjectSpec, GatewaySpec, HoldSpec, ModelSpec, TenantSpec
 from kilocard.spec.services import RecordSpec
@@ -359,3 +360,22 @@ def test_replay_leaves_out_a_line_that_a_kill_has_cut(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["replay", str(path)])
     assert result.exit_code == 0, result.output
     assert "2 events of 2 requests" in result.stdout and "all the same" in result.stdout
+
+
+@pytest.mark.parametrize("same", ["listen", "admin"])
+def test_a_gateway_that_is_started_twice_leaves_the_log_to_the_one_that_runs(tmp_path: Path, same: str) -> None:
+    path = tmp_path / "decisions.jsonl"
+
+    async def story() -> None:
+        async with gateway_over(answer, gateway=recorded(path)) as setup:
+            one = setup.gateway
+            taken = f"127.0.0.1:{one.port if same == 'listen' else one.admin_port}"
+            other = replace(one.spec.gateway, **{same: taken})
+            for _ in range(2):  # the second would push the first one's records out of PATH.1
+                with pytest.raises(BackendError, match=f"can't listen on {taken}.*Is another gateway running"):
+                    await Gateway(replace(one.spec, gateway=other)).start()
+            await setup.chat()
+
+    run(story())
+    assert [each.name for each in tmp_path.iterdir()] == ["decisions.jsonl"]
+    assert "arrived" in kinds(path)
