@@ -131,12 +131,13 @@ def _welcome(one: LocalCluster) -> None:
     scheme = "http" if one.spec.gateway.tls is None else "https"
     base = f"{scheme}://{host}:{one.gateway.port}/v1"
     model = next(iter(one.spec.models))
+    key = " -H 'authorization: Bearer KEY'" if one.spec.tenants else ""
     notes.print(
         Text.assemble("\n", ("Ready:", "bold"), f" {base} (OpenAI-compatible), models: {', '.join(one.spec.models)}\n"),
         soft_wrap=True,
     )
     notes.print(
-        f"  curl {base}/chat/completions -H 'content-type: application/json' \\\n"
+        f"  curl {base}/chat/completions -H 'content-type: application/json'{key} \\\n"
         f'    -d \'{{"model": "{model}", "messages": [{{"role": "user", "content": "What is a GPU?"}}]}}\'\n\n'
         f"  kilocard status --admin 127.0.0.1:{one.gateway.admin_port}\n",
         soft_wrap=True,  # commands are for copying

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kilocard.backends.base import ReplicaState, ReplicaStatus
 from kilocard.cli import up
-from kilocard.spec.model import ClusterSpec, GatewaySpec, ModelSpec
+from kilocard.spec.model import ClusterSpec, GatewaySpec, ModelSpec, TenantSpec
 
 
 @pytest.mark.parametrize("reason", ["cannot open [/path/x] in [red]this", "[rank0]: error", "ends with \\"])
@@ -30,3 +30,12 @@ def test_the_address_of_an_ipv6_gateway_and_a_bracketed_model_are_shown(capsys: 
     said = capsys.readouterr().err
     assert "http://[fd00::1]:8000/v1 (OpenAI-compatible), models: [m]" in said
     assert '"model": "[m]"' in said
+
+
+@pytest.mark.parametrize("tenants", [{}, {"a": TenantSpec("a")}])
+def test_the_command_to_copy_has_a_place_for_the_key_where_one_is_needed(
+    tenants: dict[str, TenantSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = ClusterSpec(models={"m": ModelSpec("m", {"p": 1})}, pools={}, tenants=tenants)
+    up._welcome(cast(Any, SimpleNamespace(spec=spec, gateway=SimpleNamespace(port=8000, admin_port=8001))))
+    assert ("-H 'authorization: Bearer KEY' \\\n" in capsys.readouterr().err) == bool(tenants)
