@@ -2,7 +2,7 @@
 
     pip install -e '.[fuzz]'              # Atheris: Linux, Python 3.11 to 3.13
     python -m fuzz --list
-    python -m fuzz request --runs 100000  # one target; also --seconds, --seed
+    python -m fuzz request --runs 100000  # one target; also --seconds, --seed, --seeds (only what it begins with)
     scripts/fuzz 600                      # all of them, ten minutes in all
 
 Each file in `targets/` has SEEDS, to begin with, and `check(data)`, which raises where something is wrong: an

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fuzz.targets import TARGETS
 
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=0, help="inputs (of each target)")
     parser.add_argument("--seconds", type=int, default=0, help="time (of each target)")
     parser.add_argument("--seed", type=int, default=0, help="the same inputs each time; 0: others each time")
+    parser.add_argument("--seeds", action="store_true", help="only what each target begins with; needs no atheris")
     parser.add_argument("--input", type=Path, help="run one input, as it was found")
     given = parser.parse_args()
     if given.list or given.target is None:
@@ -38,7 +39,12 @@ def main() -> int:
     if given.target == "all":
         return _all(given)
     if given.input is not None:
-        _check_of(given.target)(given.input.read_bytes())
+        _target(given.target).check(given.input.read_bytes())
+        return 0
+    if given.seeds:
+        target = _target(given.target)
+        for seed in target.SEEDS:
+            target.check(seed)
         return 0
     if not (given.runs or given.seconds):
         parser.error("say how long: --runs or --seconds")
@@ -46,9 +52,8 @@ def main() -> int:
     return 0
 
 
-def _check_of(name: str) -> Callable[[bytes], None]:
-    check: Callable[[bytes], None] = importlib.import_module(f"fuzz.targets.{name}").check
-    return check
+def _target(name: str) -> Any:
+    return importlib.import_module(f"fuzz.targets.{name}")
 
 
 def _fuzz(given: argparse.Namespace) -> None:
@@ -56,7 +61,7 @@ def _fuzz(given: argparse.Namespace) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["kilocard"]):
-        target = importlib.import_module(f"fuzz.targets.{given.target}")
+        target = _target(given.target)
     FOUND.mkdir(exist_ok=True)
     corpus = Path(tempfile.mkdtemp(prefix="fuzz-"))
     for seed in target.SEEDS:

@@ -80,6 +80,7 @@ class _Plane:
 class _Transport:
     def __init__(self) -> None:
         self.reading, self.ended, self.written = True, False, b""
+        self.unsent = 0
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -99,6 +100,12 @@ class _Transport:
 
     def is_closing(self) -> bool:
         return self.ended
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
 
     def can_write_eof(self) -> bool:
         return True
@@ -125,9 +132,12 @@ def check(data: bytes) -> None:
             at += size
         elif kind == 1 and plane.running:
             _end(plane)
-        elif kind == 2 and not client.paused:
-            client.pause_writing()
+        elif kind == 2:  # it reads nothing, or less and less of what was written
+            transport.unsent = max(size, 1)
+            if not client.paused:
+                client.pause_writing()
         elif kind == 3 and client.paused:
+            transport.unsent = 0
             client.resume_writing()
         elif kind == 4:
             plane.now += 1.0
