@@ -1,4 +1,5 @@
-"""Whether somebody listens on an address: asked before a gateway opens the files that a running one may have open."""
+"""Whether somebody listens on an address: asked before a gateway opens the files that a running one may have open, and
+before workers bind with SO_REUSEPORT, which would let them share its port unnoticed."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ def taken(host: str, port: int) -> OSError | None:
                 if family == socket.AF_INET6:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sock.bind(place)
+                sock.listen(1)  # two sockets that are only bound get on with each other
     except OSError as error:
         return error if error.errno == errno.EADDRINUSE else None
     return None

@@ -10,6 +10,7 @@ import socket
 from typing import Any
 
 from kilocard.gateway.server import BACKLOG, address_in_use
+from kilocard.gateway.taken import taken
 
 #: address family, and the address as `bind` takes it
 Place = tuple[int, tuple[Any, ...]]
@@ -18,11 +19,13 @@ Place = tuple[int, tuple[Any, ...]]
 def listen(host: str, port: int, count: int) -> list[list[socket.socket]]:
     """`count` lists of listening sockets, each with one for every address of `host`. Raises BackendError.
 
-    SO_REUSEPORT would let a second gateway of the same user share the port unnoticed, so a bind without it comes first:
-    that one fails where anybody listens.
+    SO_REUSEPORT would let a second gateway of the same user share the port unnoticed, so who listens there is asked for
+    first (taken.py).
     """
     opened: list[socket.socket] = []
     try:
+        if error := taken(host, port):
+            raise error
         addresses = dict.fromkeys(
             (family, address)
             for family, _, _, _, address in socket.getaddrinfo(
@@ -31,12 +34,10 @@ def listen(host: str, port: int, count: int) -> list[list[socket.socket]]:
         )
         groups: list[list[socket.socket]] = [[] for _ in range(count)]
         for family, address in addresses:
-            if port:
-                _socket(family, address, shared=False).close()
-            elif opened:  # every address of a host gets the same port
+            if not port and opened:  # every address of a host gets the same port
                 address = (address[0], opened[0].getsockname()[1], *address[2:])
             for group in groups:
-                sock = _socket(family, address, shared=True)
+                sock = _socket(family, address)
                 opened.append(sock)
                 group.append(sock)
                 if not address[1]:
@@ -56,23 +57,20 @@ def again(places: list[Place]) -> list[socket.socket]:
 
 
 def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
-    sock = _socket(family, address, shared=True)
+    sock = _socket(family, address)
     sock.listen(BACKLOG)
     return sock
 
 
-def _socket(family: int, address: tuple[Any, ...], *, shared: bool) -> socket.socket:
+def _socket(family: int, address: tuple[Any, ...]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.setblocking(False)
         sock.bind(address)
-        if not shared:
-            sock.listen(1)  # two sockets that are only bound get on with each other
     except OSError:
         sock.close()
         raise
