@@ -19,7 +19,14 @@ WORST = 20
 OLD_S = 5.0
 #: columns below which addresses are left out (--json has them)
 NARROW = 100
-COLOURS = {"ready": "green", "ejected": "red", "crash_loop": "red", "overheated": "yellow", "draining": "yellow"}
+COLOURS = {
+    "ready": "green",
+    "ejected": "red",
+    "crash_loop": "red",
+    "overheated": "yellow",
+    "draining": "yellow",
+    "not_ready": "yellow",
+}
 #: states that come and go in a healthy fleet; any other but ready means that something is broken
 PASSING = frozenset({"draining", "slow_start", "starting", "loading", "stopping", "stopped", "sleeping"})
 BUSY = frozenset({"overheated", "full"})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from kilocard.core.errors import UpstreamError
 from kilocard.core.replica import Change, Found
@@ -35,6 +36,8 @@ class Admission:
         self.spec = spec
         self._apply = apply
         self._waiting: dict[str, asyncio.Task[None]] = {}
+        #: what `describe` says of those that wait
+        self._rows: dict[str, dict[str, Any]] = {}
         self._let_in: dict[str, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -56,6 +59,7 @@ class Admission:
                 return
             self.forget(replica)
             assert self._loop is not None, "start() first"
+            self._rows[replica] = _row(change, "it was not asked yet")
             self._waiting[replica] = self._loop.create_task(self._wait(change))
         else:
             waited = change.replica in self._waiting
@@ -66,9 +70,14 @@ class Admission:
     def forget(self, replica: str) -> None:
         """Nothing is known of it any more: not that it answered, nor that it is waited for."""
         self._let_in.pop(replica, None)
+        self._rows.pop(replica, None)
         task = self._waiting.pop(replica, None)
         if task is not None:
             task.cancel()
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """Rows for /state of those that were not let in yet, by replica: why not."""
+        return self._rows
 
     async def _wait(self, found: Found) -> None:
         replica, pool_name, url = found.endpoint
@@ -77,8 +86,9 @@ class Admission:
             if asked % SAY_AGAIN == 0:
                 log.warning("replica %s is not let in yet: %s", replica, why)
             asked += 1
+            self._rows[replica] = _row(found, why)
             await asyncio.sleep(EVERY)
-        self._waiting.pop(replica, None)
+        del self._waiting[replica], self._rows[replica]
         self._let_in[replica] = url
         self._apply(found)
 
@@ -90,6 +100,11 @@ class Admission:
         adapter = engine(pool.engine)
         names = [model.name for model in self.spec.models.values() if pool_name in model.pools]
         return adapter.readiness_path(pool), wanted_models(adapter, pool, names)
+
+
+def _row(found: Found, why: str) -> dict[str, Any]:
+    _, pool, url = found.endpoint
+    return {"pool": pool, "url": url, "state": "not_ready", "reason": why}
 
 
 async def _why_not(url: str, path: str, wanted: set[str]) -> str:

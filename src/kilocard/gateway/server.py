@@ -136,7 +136,9 @@ class Gateway:
         self._told = Told(self._admission.apply)
         #: what a controller in this process shows
         self.scaling: Callable[[], dict[str, Any] | None] = self._told.scaling
-        overview = OneGateway(self.plane, lambda: self._told.describe() | describe(), lambda: self.scaling())
+        overview = OneGateway(
+            self.plane, lambda: self._told.describe() | describe() | self._admission.describe(), lambda: self.scaling()
+        )
         self._admin = Server(Admin(overview, lambda: self.reloader, self._told), idle_timeout=30.0)
 
     def _standings(self) -> Standings:

@@ -7,6 +7,8 @@ import json
 import socket
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from stub_engine import (
@@ -414,14 +416,35 @@ def test_a_static_endpoint_is_let_in_when_it_answers() -> None:
         one = Gateway(spec, sources=configured)
         await one.start()
         try:
-            admin = f"http://127.0.0.1:{one.admin_port}/readyz"
-            await asyncio.sleep(0.3)
-            assert (await fetch(admin, timeout=20)).status == 503
+            admin = f"http://127.0.0.1:{one.admin_port}"
+
+            async def row() -> dict[str, Any]:
+                (row,) = json.loads((await fetch(admin + "/state", timeout=20)).body)["replicas"]
+                return dict(row)
+
+            async def is_ready() -> bool:
+                return (await fetch(admin + "/readyz", timeout=20)).status == 200
+
+            async def come(what: Callable[[], Awaitable[bool]]) -> None:
+                async with within(20.0):
+                    while not await what():
+                        await asyncio.sleep(0.05)
+
+            async def says(words: str) -> bool:
+                return words in (await row())["reason"]
+
+            # Whoever looks is told of it, and why nothing goes there.
+            await come(lambda: says("can't connect"))
+            assert (await row())["state"] == "not_ready" and (await row())["url"] == endpoint
+            assert not await is_ready()
             late = StubEngine(answer)
+            serving, late.listed = late.listed, b'{"data":[{"id":"another"}]}'
             await late.start(place=place)
-            async with within(20.0):
-                while (await fetch(admin, timeout=20)).status != 200:
-                    await asyncio.sleep(0.05)
+            await come(lambda: says("another"))
+            assert (await row())["state"] == "not_ready" and not await is_ready()
+            late.listed = serving
+            await come(is_ready)
+            assert (await row())["state"] != "not_ready"
             await late.stop()
         finally:
             await one.stop()

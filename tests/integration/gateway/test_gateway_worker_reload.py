@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import yaml
@@ -93,5 +94,29 @@ def test_a_hangup_brings_a_new_model_and_a_new_worker_has_it_too(tmp_path: Path)
             os.kill(victim, signal.SIGKILL)
             await workers.restarted(1)
             await workers.until(known)
+
+    run(body())
+
+
+def test_an_endpoint_that_does_not_answer_is_shown_with_the_reason(tmp_path: Path) -> None:
+    async def body() -> None:
+        with socket.socket() as place:  # nobody else gets the port, and nobody listens on it
+            place.bind(("127.0.0.1", 0))
+            nobody = f"http://127.0.0.1:{place.getsockname()[1]}"
+            async with workers_over(tmp_path, answer) as workers:
+                file = tmp_path / "cluster.yaml"
+                spec = yaml.safe_load(file.read_text())
+                spec["pools"]["p"]["endpoints"].append(nobody)
+                file.write_text(yaml.safe_dump(spec))
+                assert (await reload(workers)).status == 200
+
+                async def shown() -> bool:
+                    rows = {row["url"]: row for row in (await workers.state())["replicas"]}
+                    return nobody in rows and "can't connect" in rows[nobody]["reason"]
+
+                await workers.until(shown)
+                states = {row["url"]: row["state"] for row in (await workers.state())["replicas"]}
+                assert states.pop(nobody) == "not_ready"
+                assert set(states) == {workers.engines[0].url} and "not_ready" not in states.values()
 
     run(body())

@@ -164,7 +164,8 @@ async def workers_over(
         async def ready() -> bool:
             state = await workers.state()
             pids.update(row["pid"] for row in state["gateway"]["workers"])
-            return state["gateway"]["ready"] and len(state["replicas"]) == len(engines)
+            there = [row for row in state["replicas"] if row["state"] != "not_ready"]
+            return state["gateway"]["ready"] and len(there) == len(engines)
 
         await workers.until(ready)
         yield workers
