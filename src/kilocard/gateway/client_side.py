@@ -69,14 +69,15 @@ class ClientSide:
             return
         self.client.write_whole(head.block, body)
 
-    def _fail_to_client(self, error: KilocardError, *, half_a_file: bool) -> None:
+    def _fail_to_client(self, error: KilocardError, *, half_a_file: bool, words: bytes = b"") -> None:
+        """`words`: an engine's own error event, which says more than ours."""
         anthropic = self.inbound.route.anthropic
         if not self._head_sent:
             self.client.write_error(error, error_body(error, anthropic=anthropic))
         elif half_a_file:  # only a cut connection tells the truth
             self.client.cut()
         else:
-            self._write(error_event(error, anthropic=anthropic))
+            self._write(words or error_event(error, anthropic=anthropic))
             if self._chunked:
                 self._end_body()
             else:  # only the end of the connection ends such a body

@@ -141,7 +141,9 @@ class Exchange(ClientSide):
         self.status = error.http_status
         self.code = error.code
         self.plane.telemetry.refusal(error.code)
-        self._fail_to_client(error, half_a_file=self.relay is None and self.phase == STREAMING)
+        said = self.relay.last_words if self.relay is not None and self._last_fault is Fault.STATUS else b""
+        words = said if error.http_status >= 500 else b""
+        self._fail_to_client(error, half_a_file=self.relay is None and self.phase == STREAMING, words=words)
         self._end(outcome(error))
 
     # -- towards the replica

@@ -30,7 +30,7 @@ class EventRelay:
 
     __slots__ = (
         "_finished", "_held", "_held_bytes", "_raw", "_tail", "_wary", "content", "done", "error", "events",
-        "hide_usage", "usage",
+        "hide_usage", "last_words", "usage",
     )  # fmt: skip
 
     def __init__(self, hide_usage: bool, wary: bool = False) -> None:
@@ -40,6 +40,8 @@ class EventRelay:
         #: [DONE], or what other shapes have in its place, has come; what comes behind it is framing
         self.done = False
         self.error = False
+        #: the error event that came before any content, as the engine wrote it
+        self.last_words = b""
         self.events = 0
         self.usage: Usage | None = None
         self._tail = b""
@@ -102,6 +104,7 @@ class EventRelay:
         self._tail = b""
         self._wary = wary
         self.done = self.error = self._finished = False
+        self.last_words = b""
         self.usage = None
 
     def _sift(self, data: bytes) -> bytes:
@@ -132,6 +135,8 @@ class EventRelay:
             self.usage = meaning.usage if self.usage is None else self.usage.merged(meaning.usage)
         if meaning.error:
             self.error = True
+            if not self.content:
+                self.last_words = event.strip(b"\r\n") + b"\n\n"
         if meaning.finished:
             self._finished = True
         if meaning.only_usage and self.hide_usage:

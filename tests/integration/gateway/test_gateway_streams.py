@@ -365,6 +365,43 @@ def test_12_an_early_error_event_is_seen_however_it_is_packed(said: bytes) -> No
     run(story())
 
 
+@pytest.mark.parametrize("said", [ROLE + FAILURE + b"\n\n" + DONE, b"event: error\r\n" + FAILURE], ids=["vllm", "cut"])
+def test_12_where_nobody_does_better_the_engines_own_error_event_is_the_answer(said: bytes) -> None:
+    """As with a whole 500: "the replica answered with an error" would hide why from everybody."""
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(said) + END)
+
+    async def story() -> None:
+        async with gateway_over(script, script) as setup:
+            response = await setup.chat(stream=True)
+            event = said[said.index(FAILURE) :].splitlines()[0]
+            first = b"event: error\r\n" if said.startswith(b"event") else b""
+            assert response.status == 200 and response.body == first + event + b"\n\n"
+            assert all(engine.asked for engine in setup.engines)
+
+    run(story())
+
+
+def test_12_an_error_event_of_before_is_not_the_answer_where_the_last_attempt_failed_otherwise() -> None:
+    asked_already: list[Asked] = []
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        asked_already.append(asked)
+        if len(asked_already) == 1:
+            await wire.send(STREAM_HEAD + chunk(FAILURE + b"\n\n") + END)
+        else:
+            wire.reset()
+
+    async def story() -> None:
+        async with gateway_over(script, script) as setup:
+            body = (await setup.chat(stream=True)).body
+            assert len(asked_already) == 2
+            assert body.startswith(b"data: ") and json.loads(body[6:])["error"]["code"] == "reset"
+
+    run(story())
+
+
 def test_12_a_done_behind_an_early_error_is_not_the_end_of_the_next_replicas_stream() -> None:
     """vLLM says [DONE] behind its error event too: the second replica that dies has not said all for that."""
     asked_already: list[Asked] = []
