@@ -151,8 +151,12 @@ def _first_certificate(path: str) -> str:
     return text[begin : end + len(ssl.PEM_FOOTER)]
 
 
+#: what OpenSSL says of a key that is another certificate's: of the same kind of key, or (RSA, EC, Ed25519) of another
+_ANOTHERS_KEY = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
+
+
 def _what_is_wrong(spec: TlsSpec, error: ssl.SSLError) -> str:
-    if error.reason == "KEY_VALUES_MISMATCH":
+    if error.reason in _ANOTHERS_KEY:
         return f"gateway.tls.key: {spec.key} is not the key of {spec.certificate}; replace both together"
     return (
         f"gateway.tls: {spec.certificate} and {spec.key} are no certificate and key in PEM form"

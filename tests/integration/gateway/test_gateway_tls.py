@@ -473,6 +473,12 @@ def test_a_cluster_file_with_a_bad_pair_is_refused_as_a_whole(files: Files) -> N
     run(story())
 
 
+def rsa_key() -> bytes:
+    """Of another kind than the certificate's."""
+    issued = trustme.CA().issue_cert("localhost", key_type=trustme.KeyType.RSA)
+    return issued.private_key_pem.bytes()
+
+
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
@@ -480,6 +486,7 @@ def test_a_cluster_file_with_a_bad_pair_is_refused_as_a_whole(files: Files) -> N
         (lambda files: (Path(files.spec.key).unlink(), os.mkfifo(files.spec.key)), "it is no regular file"),
         (lambda files: Path(files.spec.certificate).write_text("?"), "no certificate and key in PEM form"),
         (lambda files: Path(files.spec.key).write_bytes(trustme.CA().private_key_pem.bytes()), "is not the key of"),
+        (lambda files: Path(files.spec.key).write_bytes(rsa_key()), "is not the key of"),
     ],
 )
 def test_a_start_without_a_good_pair_is_exit_2(files: Files, tmp_path: Path, break_it: Any, said: str) -> None:
