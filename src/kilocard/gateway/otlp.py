@@ -116,11 +116,10 @@ class OtlpExporter:
         )
         for at, reason in trail.holds:
             span.add_event("kilocard.hold", {"kilocard.reason": reason}, nanoseconds(at))
-        for attempt, address in zip(trail.attempts, request.addresses, strict=True):
+        for attempt, address in zip((*trail.attempts, *trail.beside), request.addresses, strict=True):
             if attempt.send.attempt > 1:
-                span.add_event(
-                    "kilocard.retry", {"kilocard.replica": attempt.send.replica}, nanoseconds(attempt.sent_at)
-                )
+                event = "kilocard.hedge" if attempt.hedge else "kilocard.retry"
+                span.add_event(event, {"kilocard.replica": attempt.send.replica}, nanoseconds(attempt.sent_at))
             self._ids.span_id = attempt.span_id
             child = self._tracer.start_span(
                 name, under(span), SpanKind.CLIENT, _attempt(attempt, address), start_time=nanoseconds(attempt.sent_at)

@@ -55,6 +55,8 @@ class Rival:
 
     def cut(self) -> None:
         """It has lost: the engine stops at once."""
+        if (trail := self._exchange.trail) is not None:
+            trail.second_over(self._exchange.plane.clock())
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -82,10 +84,13 @@ class Rival:
         self._start(connection)
 
     def _start(self, connection: UpstreamConnection) -> None:
-        exchange = self._exchange
+        exchange, trail = self._exchange, self._exchange.trail
         self.connection = connection
         upstream_id = b"%b-%d" % (exchange.request_id, self.send.attempt)
-        head, body = exchange.inbound.for_replica(self.target, upstream_id)
+        if trail is None:
+            head, body = exchange.inbound.for_replica(self.target, upstream_id)
+        else:
+            head, body = trail.of_second(exchange.inbound, self.target, upstream_id)
         connection.start(self, head, body)
 
     # -- receiver.Receiver
@@ -198,8 +203,10 @@ class Rival:
         exchange.plane.tell(event)
 
     def _fail(self, fault: Fault, status: int | None, detail: str) -> None:
-        self.cut()
         exchange = self._exchange
+        if exchange.trail is not None:
+            exchange.trail.second_over(exchange.plane.clock(), fault.value, status)
+        self.cut()
         exchange.rival = None
         mark = suspected(exchange, fault, status, self.send)
         exchange.plane.tell(HedgeFailed(exchange.plane.clock(), exchange.id, fault, status, detail, mark))

@@ -58,7 +58,7 @@ class Traced(NamedTuple):
     used: Tokens
     #: what a monotonic time has to be added to to be Unix seconds
     epoch: float
-    #: address of each attempt's replica, "" where it is gone
+    #: address of each attempt's replica, of those beside too; "" where it is gone
     addresses: tuple[str, ...]
 
 
@@ -135,7 +135,7 @@ class Tracing:
             return
         inbound = exchange.inbound
         targets = exchange.plane.targets
-        found = (targets.get(attempt.send.replica) for attempt in trail.attempts)
+        found = (targets.get(attempt.send.replica) for attempt in (*trail.attempts, *trail.beside))
         self._queue.append(
             Traced(
                 trail,

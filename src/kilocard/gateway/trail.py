@@ -18,6 +18,8 @@ from kilocard.wire.trace import TraceParent, parse
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
     from kilocard.gateway.plane import Plane
+    from kilocard.gateway.request import Inbound
+    from kilocard.gateway.target import Target
 
 
 #: replicas that would have been next, in a receipt
@@ -27,11 +29,13 @@ ALTERNATIVES = 8
 class Attempt:
     """One replica's try. Times are the plane's clock."""
 
-    __slots__ = ("ended_at", "fault", "send", "sent_at", "span_id", "status")
+    __slots__ = ("ended_at", "fault", "hedge", "send", "sent_at", "span_id", "status")
 
-    def __init__(self, send: Send, now: float) -> None:
+    def __init__(self, send: Send, now: float, *, hedge: bool = False) -> None:
         self.send = send
         self.sent_at = now
+        #: it began beside another one
+        self.hedge = hedge
         #: 0: it runs, or was the last
         self.ended_at = 0.0
         self.fault = ""
@@ -52,23 +56,29 @@ class Trace:
         self._forward = forward
         self._new_id = new_id
 
-    def lead_on(self, exchange: Exchange, attempt: Attempt) -> None:
-        """The replica's span hangs on the attempt's, not on the client's."""
+    def begin(self, attempt: Attempt) -> None:
         attempt.span_id = self._new_id()
+
+    def lead_on(self, inbound: Inbound, attempt: Attempt) -> None:
+        """The replica's span hangs on the attempt's, not on the client's."""
         line = self.span._replace(span_id=attempt.span_id).header()
-        inbound = exchange.inbound
         inbound.head = inbound.head._replace(forward=b"%btraceparent: %b\r\n" % (self._forward, line))
 
 
 class Trail:
     __slots__ = (
-        "_held_at", "_receipt", "_waited", "attempts", "code", "hedge", "holds", "trace", "wants_receipt", "why",
+        "_held_at", "_receipt", "_second", "_waited", "attempts", "beside", "code", "hedge", "holds", "trace",
+        "wants_receipt", "why",
     )  # fmt: skip
 
     def __init__(self, wants_receipt: bool, trace: Trace | None) -> None:
         self.wants_receipt = wants_receipt
         self.trace = trace
         self.attempts: list[Attempt] = []
+        #: second attempts that lost or failed: the answer has nothing of them
+        self.beside: list[Attempt] = []
+        #: the one that runs
+        self._second: Attempt | None = None
         #: (when, why)
         self.holds: list[tuple[float, str]] = []
         #: of the error that refused it
@@ -90,7 +100,12 @@ class Trail:
 
     def sent(self, exchange: Exchange, send: Send, event: Event) -> None:
         self._failed(event)
-        attempt = Attempt(send, event.now)
+        second = self._second
+        if second is not None and second.send is send:
+            attempt, self._second = second, None
+            self.attempts[-1].ended_at = event.now
+        else:
+            attempt = self._begun(Attempt(send, event.now))
         self._waited, self._held_at = self.waited(event.now), 0.0
         if self.wants_receipt:
             inbound, tried = exchange.inbound, [before.send.replica for before in self.attempts]
@@ -98,13 +113,29 @@ class Trail:
             self.why = explain(fleet, event.now, inbound.model, tenant, send, tried, ALTERNATIVES, inbound.prefix)
         self.attempts.append(attempt)
         if self.trace is not None:
-            self.trace.lead_on(exchange, attempt)
+            self.trace.lead_on(exchange.inbound, attempt)
         self._say(exchange, event.now)
 
     def hedged(self, exchange: Exchange, send: Send, event: Event) -> None:
-        """A second attempt begins; `sent` follows if it becomes the only one."""
+        """A second attempt begins; `sent` follows if it becomes the only one, else `second_over`."""
         self.hedge = send
+        self._second = self._begun(Attempt(send, event.now, hedge=True))
         self._say(exchange, event.now)
+
+    def of_second(self, inbound: Inbound, target: Target, upstream_id: bytes) -> tuple[bytes, bytes]:
+        """Its head and body. What the first attempt would say, were it to connect again, stays as it is."""
+        first = inbound.head
+        if self.trace is not None and self._second is not None:
+            self.trace.lead_on(inbound, self._second)
+        said = inbound.for_replica(target, upstream_id)
+        inbound.head = first
+        return said
+
+    def second_over(self, now: float, fault: str = "", status: int | None = None) -> None:
+        second, self._second = self._second, None
+        if second is not None:
+            second.ended_at, second.fault, second.status = now, fault, status
+            self.beside.append(second)
 
     def held(self, exchange: Exchange, reason: str, event: Event) -> None:
         self._failed(event)
@@ -116,6 +147,11 @@ class Trail:
         self._failed(event)
         self.code = error.code
         self._say(exchange, event.now)
+
+    def _begun(self, attempt: Attempt) -> Attempt:
+        if self.trace is not None:
+            self.trace.begin(attempt)
+        return attempt
 
     def _failed(self, event: Event) -> None:
         """The event that led here may be the end of the last attempt."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as collector
-from stub_engine import Asked, Setup, Wire, answer, die, error500, gateway_over, run, until
+from stub_engine import PATIENT, Asked, Setup, Wire, answer, die, error500, gateway_over, hang, run, until
 
 from kilocard.cli.traces import tracing
 from kilocard.core.errors import UsageError
 from kilocard.gateway.trail import trace_id
-from kilocard.spec.model import TenantSpec
+from kilocard.spec.model import HedgeSpec, ModelSpec, TenantSpec
 from kilocard.spec.services import TracingSpec
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -140,6 +140,47 @@ def test_a_request_is_a_server_span_with_a_client_span_below_it(receiver: Receiv
         assert ("kilocard.ttft_s" in said) is stream
         assert receiver.resources[0]["service.name"] == "kilocard"
         assert "SECRET" not in str(receiver.spans)
+
+    run(story())
+
+
+@pytest.mark.parametrize("becomes", ["won", "lost", "failed"])
+def test_a_hedge_has_a_span_of_its_own_which_its_engine_is_told(receiver: Receiver, becomes: str) -> None:
+    asked: list[Asked] = []
+    go_on = asyncio.Event()
+
+    async def script(one: Asked, wire: Wire) -> None:
+        asked.append(one)
+        if len(asked) == 1:
+            await go_on.wait()
+            await answer(one, wire)
+        elif becomes == "failed":
+            wire.reset()
+        else:
+            await (answer if becomes == "won" else hang)(one, wire)
+
+    async def story() -> None:
+        model = ModelSpec("m", {"p": 1}, policy="round_robin", hedge=HedgeSpec(after=0.15, budget=1.0, max_load=1.0))
+        async with traced(script, script, url=receiver.url, model=model, timeouts=PATIENT) as setup:
+            asking = asyncio.ensure_future(ask(setup, True, traceparent=PARENT))
+            hedges = setup.gateway.plane.dispatcher.stats.hedges
+            await until(lambda: hedges["m", "sent" if becomes == "lost" else becomes] and len(asked) == 2)
+            go_on.set()
+            await asking
+        (server,), clients = by_kind(receiver)
+        told = {2 if one.headers["x-request-id"].endswith("-2") else 1: one.headers["traceparent"] for one in asked}
+        spans = {attributes(span)["kilocard.attempt"]: span for span in clients}
+        assert {number: span.span_id.hex() for number, span in spans.items()} == {
+            number: line.split("-")[2] for number, line in told.items()
+        }
+        one, two = spans[1], spans[2]
+        assert one.parent_span_id == two.parent_span_id == server.span_id
+        assert one.start_time_unix_nano < two.start_time_unix_nano < one.end_time_unix_nano
+        assert attributes(two).get("error.type") == ("reset" if becomes == "failed" else None)
+        assert "error.type" not in attributes(one)
+        last, other = (two, one) if becomes == "won" else (one, two)
+        assert last.end_time_unix_nano == server.end_time_unix_nano >= other.end_time_unix_nano
+        assert [event.name for event in server.events] == ["kilocard.hedge", "kilocard.first_token"]
 
     run(story())
 
