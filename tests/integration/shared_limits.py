@@ -13,6 +13,15 @@ from kilocard.stores.redis_limits import RedisLimits
 from kilocard.tenancy.limits import Ask, Denied, Grant, Scope, Used
 from redis_server import RedisServer
 
+#: noon of this day, and what the monotonic clock said
+_NOON = time.time() // 86_400 * 86_400 + 43_200.0  # noqa: TID251  # budgets go by the calendar
+_BEGAN = time.monotonic()
+
+
+def noon() -> float:
+    """What gateways take for the time, so that no day or month ends in the middle of a test."""
+    return _NOON + time.monotonic() - _BEGAN
+
 
 def scope(tenant: str = "t", **limits: int) -> Scope:
     return Scope(tenant, "", TenantLimits(**limits))
@@ -21,8 +30,11 @@ def scope(tenant: str = "t", **limits: int) -> Scope:
 class Fleet:
     """Gateways that share limits, and what each was told."""
 
-    def __init__(self, server: RedisServer, count: int, silent: float, patience: float) -> None:
+    def __init__(
+        self, server: RedisServer, count: int, silent: float, patience: float, wall: Callable[[], float] = noon
+    ) -> None:
         self.server = server
+        self._wall = wall
         self._parts = (silent, patience)
         self.all = [self.new() for _ in range(count)]
         self.grants: list[tuple[RedisLimits, Grant]] = []
@@ -32,7 +44,7 @@ class Fleet:
 
     def new(self) -> RedisLimits:
         silent, patience = self._parts
-        return RedisLimits(self.server.url, silent=silent, patience=patience)
+        return RedisLimits(self.server.url, silent=silent, patience=patience, wall=self._wall)
 
     def ask(self, gateway: RedisLimits, scope: Scope, prompt: int = 10, output: int = 0) -> None:
         asked = time.monotonic()
@@ -44,7 +56,7 @@ class Fleet:
             else:
                 self.denials.append(answer)
 
-        gateway.reserve(Ask((scope,), prompt, output, True, time.time(), 60.0), asked, done)  # noqa: TID251  # budgets go by the calendar
+        gateway.reserve(Ask((scope,), prompt, output, True, self._wall(), 60.0), asked, done)
 
     @property
     def answers(self) -> int:
@@ -77,7 +89,7 @@ class Fleet:
             gateway.settle(grant, used, time.monotonic())
 
     def used(self, scope: Scope, gateway: int = 0) -> Used:
-        return self.all[gateway].used(scope, time.monotonic(), time.time())  # noqa: TID251  # budgets go by the calendar
+        return self.all[gateway].used(scope, time.monotonic(), self._wall())
 
     async def until(self, what: Callable[[], Any], seconds: float = 40.0) -> None:
         async with asyncio.timeout(seconds):
