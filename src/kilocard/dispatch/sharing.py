@@ -13,15 +13,11 @@ from kilocard.dispatch.topology import Model, Pool
 
 
 def changed(model: Model, place: int, tenant: str) -> None:
-    """Requests of a tenant have come to this queue's class `place`, or have left it. O(queues that it waits in).
-
-    Where the gateway is open all requests are nobody's (""), and there is no other tenant to share with.
-    """
-    only = model.only
-    if not tenant or (only is not None and len(only.pool.models) == 1):
-        return  # the usual case: nobody to share with
+    """Requests of a tenant have come to this queue's class `place`, or have left it. O(queues that it waits in)."""
+    if _is_alone(model, tenant):
+        return
     waits = model.hold.lines[place].length(tenant) > 0
-    if not model.routes or waits is _is_known(model, place, tenant):
+    if waits is _is_known(model, place, tenant):
         return
     by = 1 if waits else -1
     others = dict.fromkeys(other for route in model.routes for other in route.pool.waits[place].get(tenant, ()))
@@ -52,8 +48,22 @@ def count_anew(pools: Iterable[Pool], models: Iterable[Model]) -> None:
         if line.count
         for tenant in line.gather()
     ]
-    for model, place, tenant in waiting:
-        changed(model, place, tenant)
+    # Who waits where comes first: changed(), once for each, would tell all others of each.
+    shared = [(model, place, tenant) for model, place, tenant in waiting if not _is_alone(model, tenant)]
+    for model, place, tenant in shared:
+        for route in model.routes:
+            route.pool.waits[place].setdefault(tenant, {})[model] = None
+    for model, place, tenant in shared:
+        beside: set[Model] = set()
+        for route in model.routes:
+            beside.update(route.pool.waits[place][tenant])
+        model.hold.lines[place].spread(tenant, len(beside) - 1)
+
+
+def _is_alone(model: Model, tenant: str) -> bool:
+    """There is nobody to share with: the usual case. An open gateway's requests are all nobody's ("")."""
+    only = model.only
+    return not tenant or not model.routes or (only is not None and len(only.pool.models) == 1)
 
 
 def _is_known(model: Model, place: int, tenant: str) -> bool:

@@ -372,3 +372,14 @@ def test_a_refusal_at_a_full_queue_takes_no_more_steps() -> None:
         return steps(lambda: [story.arrive_all(tenant="new", priority=number % 3) for number in range(30)])
 
     assert of(10_000) <= 1.5 * of(2_000), "not five times"
+
+
+def test_a_reload_counts_who_waits_for_many_models_of_a_pool_once_for_each_queue() -> None:
+    def of(queues: int) -> int:
+        models = {f"m{n}": ModelSpec(f"m{n}", {"p": 1}, hold=HoldSpec(100_000, 1e6)) for n in range(queues)}
+        dispatcher = Dispatcher(models, {"p": ONE}, Random(0))
+        for number in range(100 * queues):
+            ask(dispatcher, number, f"m{number % queues}", f"t{number // queues}")
+        return steps(lambda: dispatcher.handle(ev.Reconfigured(1e3, models, {"p": ONE}, 1.0)))
+
+    assert of(20) <= 2.2 * of(10), "not four times"
