@@ -27,6 +27,7 @@ EVERY = 0.5
 PATIENCE = 5.0
 #: a replica that is not answering is worth a line in the log again after this many questions
 SAY_AGAIN = 60
+_WANTS_KEY = frozenset({401, 403})
 
 
 class Admission:
@@ -82,12 +83,21 @@ class Admission:
     async def _wait(self, found: Found) -> None:
         replica, pool_name, url = found.endpoint
         asked = 0
-        while why := await _why_not(url, *self._conditions(pool_name)):
+        while True:
+            why, status = await _ask(url, *self._conditions(pool_name))
+            if not why:
+                break
             if asked % SAY_AGAIN == 0:
                 log.warning("replica %s is not let in yet: %s", replica, why)
             asked += 1
             self._rows[replica] = _row(found, why)
             await asyncio.sleep(EVERY)
+        if status in _WANTS_KEY and self.spec.tenants:
+            log.warning(
+                "replica %s asks for a key of its own (%d at %s). A gateway with tenants passes no keys on, so that "
+                "replica will refuse every request: start its engine without a key",
+                replica, status, MODELS_PATH,
+            )  # fmt: skip
         del self._waiting[replica], self._rows[replica]
         self._let_in[replica] = url
         self._apply(found)
@@ -107,14 +117,15 @@ def _row(found: Found, why: str) -> dict[str, Any]:
     return {"pool": pool, "url": url, "state": "not_ready", "reason": why}
 
 
-async def _why_not(url: str, path: str, wanted: set[str]) -> str:
-    """ "": it serves. Any answer will do but 503 and its kin, since not every server has a readiness page or a list."""
+async def _ask(url: str, path: str, wanted: set[str]) -> tuple[str, int]:
+    """Why it can't serve yet ("": it can), and the status of its model list, if it was asked for one. Any answer will
+    do but 503 and its kin, since not every server has a readiness page or a list."""
     try:
         answer = await fetch(url + path, timeout=PATIENCE)
         if answer.status >= 500 and answer.status != 501:
-            return f"{url}{path} answers {answer.status}"
+            return f"{url}{path} answers {answer.status}", answer.status
         if wanted and path != MODELS_PATH:
             answer = await fetch(url + MODELS_PATH, timeout=PATIENCE)
     except UpstreamError as error:
-        return error.message
-    return missing_models(wanted, answer.status, answer.body)
+        return error.message, 0
+    return missing_models(wanted, answer.status, answer.body), answer.status

@@ -11,12 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stub_engine import answer, gateway_over, run
+from stub_engine import answer, gateway_over, run, until
 
 from kilocard.cli.wiring import key_ring
 from kilocard.core.errors import UsageError
+from kilocard.core.replica import Change, Endpoint, Found
+from kilocard.gateway.admission import Admission
 from kilocard.gateway.server import Gateway
 from kilocard.net.client import fetch
+from kilocard.net.server import Answer, Reply, Request, Server
 from kilocard.spec.model import ClusterSpec, GatewaySpec, ModelSpec, PoolSpec, TenantSpec
 from kilocard.stores import key_table
 from kilocard.stores.embedded import connect
@@ -42,6 +45,32 @@ def test_a_401_says_how_to_get_in() -> None:
             assert response.status == 200 and "www-authenticate" not in response.headers
 
     run(story())
+
+
+@pytest.mark.parametrize(("tenants", "warned"), [(TENANTS, True), ({}, False)], ids=["closed", "open"])
+def test_an_engine_with_a_key_of_its_own_is_told_of_where_the_gateway_passes_none_on(
+    tenants: dict[str, TenantSpec], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """vLLM with --api-key: every client would get its 401 and look for the fault in its own key."""
+
+    async def engine(request: Request, reply: Reply) -> Answer:
+        return Answer(200 if request.path == "/health" else 401, "application/json", '{"error":"Unauthorized"}')
+
+    async def story() -> None:
+        let_in: list[Change] = []
+        models = {"m": ModelSpec("m", {"p": 1})}
+        pools = {"p": PoolSpec("p", "vllm", endpoints=("http://127.0.0.1:9",))}
+        admission = Admission(ClusterSpec(models=models, tenants=tenants, pools=pools), let_in.append)
+        admission.start()
+        async with Server(engine) as server:
+            found = Found(Endpoint("p/0", "p", f"http://127.0.0.1:{await server.start()}"))
+            admission.apply(found)
+            await until(lambda: let_in)
+        assert let_in == [found], "a key may be wanted for some pages only"
+        await admission.close()
+
+    run(story())
+    assert any("asks for a key of its own" in record.getMessage() for record in caplog.records) is warned
 
 
 def test_a_refused_head_request_leaves_no_body_behind() -> None:
