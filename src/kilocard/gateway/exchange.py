@@ -468,7 +468,10 @@ class Exchange(ClientSide):
         if self.rival is not None:
             self._drop_rival()
         self.phase = STREAMING
-        self.content_at = now
+        if self.relay is not None and self.relay.refused:
+            self.status = self.relay.refused
+        else:
+            self.content_at = now
         self.plane.tell(FirstContent(now, self.id))
 
     def _complete(self, *, failed: bool) -> None:

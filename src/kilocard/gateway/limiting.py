@@ -94,7 +94,8 @@ class Limiting:
         if outcome == "ok" and exchange.usage is None and exchange.relay is None:
             tokens = grant.tokens  # the engine did not say what it used
         elif used is NOTHING:
-            tokens = None
+            # Who leaves while a replica works has sent a request, whatever its tokens are.
+            tokens = 0 if outcome == "client_gone" and exchange.sent_at else None
         elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
             self._estimates.learn(inbound.tenant.name, inbound.model, inbound.text_bytes, used.prompt)
         self.store.settle(grant, tokens if tokens is None else min(tokens, MOST_TOKENS), now)

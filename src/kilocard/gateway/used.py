@@ -16,7 +16,8 @@ def used(exchange: Exchange, outcome: str) -> Tokens:
     The engine's own count where its answer was whole. A stream that ended early, because its client left or its replica
     broke, is charged the prompt as estimated and one token for each event, or what the engine had said by then if
     that is more. Who leaves before the answer begins is charged the prompt, once a replica has got it, and so is an
-    answer in one piece whose engine did not count. A failure that showed the client nothing costs nothing.
+    answer in one piece whose engine did not count. A failure that showed the client nothing costs nothing, nor does a
+    refusal, which may be an event.
     """
     relay = exchange.relay
     if relay is None:
@@ -27,6 +28,8 @@ def used(exchange: Exchange, outcome: str) -> Tokens:
                 return Tokens(guess, 0, 0, True) if guess else NOTHING
             return NOTHING
         return tuple.__new__(Tokens, (usage.prompt or 0, usage.output or 0, usage.cached or 0, False))
+    if relay.refused:
+        return NOTHING
     whole = outcome == "ok"
     if not (whole or relay.content or outcome == "client_gone"):
         return NOTHING

@@ -24,6 +24,7 @@ class UsageFields(msgspec.Struct):
     input_tokens_details: _Details | None = None
     cache_read_input_tokens: Any = None
     cache_creation_input_tokens: Any = None
+    total_tokens: Any = None
 
 
 class _Choice(msgspec.Struct):

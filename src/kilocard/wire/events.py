@@ -42,6 +42,8 @@ class Meaning(NamedTuple):
     last: bool = False
     #: it says why the text ends (`finish_reason`), or that it is an error: after it a stream may end
     finished: bool = False
+    #: of an error that blames the request: its HTTP status
+    refusal: int = 0
 
 
 _CONTENT = Meaning(True)
@@ -120,7 +122,8 @@ def read(data: bytes) -> Meaning:
         return _CONTENT
     usage = usage_of(event.usage)
     if event.error is not None:
-        return Meaning(True, usage, error=not _blames_request(event.error), finished=True)
+        refusal = _refusal(event.error)
+        return Meaning(True, usage, error=not refusal, finished=True, refusal=refusal)
     if event.choices is not None:
         if not event.choices:
             return Meaning(False, usage, only_usage=event.usage is not None)
@@ -139,7 +142,8 @@ def read(data: bytes) -> Meaning:
         if event.response is not None:
             usage = usage_of(event.response.usage) or usage
             if event.type == _FAILED:
-                return Meaning(True, usage, error=_is_the_engines(event.response.error), last=True)
+                refusal = 0 if _is_the_engines(event.response.error) else _refusal(event.response.error) or 400
+                return Meaning(True, usage, error=not refusal, last=True, refusal=refusal)
         elif isinstance(event.message, dict):
             usage = _message_usage(event.message) or usage
         finished = event.type in _ENDS
@@ -147,14 +151,15 @@ def read(data: bytes) -> Meaning:
     return Meaning(True, usage) if usage else _CONTENT
 
 
-def _blames_request(error: object) -> bool:
+def _refusal(error: object) -> int:
+    """The status of an error that blames the request; 0: it does not."""
     code = error.get("code") if isinstance(error, dict) else None
-    return type(code) is int and 400 <= code < 500
+    return code if type(code) is int and 400 <= code < 500 else 0
 
 
 def _is_the_engines(error: object) -> bool:
     code = error.get("code") if isinstance(error, dict) else None
-    return code in _ENGINES_CODES if isinstance(code, str) else not _blames_request(error)
+    return code in _ENGINES_CODES if isinstance(code, str) else not _refusal(error)
 
 
 def _message_usage(message: dict[str, Any]) -> Usage | None:
@@ -179,7 +184,10 @@ def body_usage(body: bytes) -> Usage | None:
             and raw.prompt_tokens_details is None
         ):
             return tuple.__new__(Usage, (prompt, output, None))  # the usual case, at half the cost of Usage(…)
-        return usage_of(raw)
+        usage = usage_of(raw)
+        if usage is None and (total := _int(raw.total_tokens)) is not None:
+            return Usage(total, 0)  # rerank and embeddings of many engines say no more: nothing was generated
+        return usage
     except (msgspec.DecodeError, RecursionError):
         return None
 

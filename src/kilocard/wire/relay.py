@@ -25,12 +25,13 @@ class EventRelay:
     `content` turns true with the first content event; from then on nothing may be retried. `error` turns true with
     an engine's error event; before any content it is held like a preamble, since another replica may do better.
     `events` counts the events from the first content on, without the usage chunk and the last: about one a token,
-    used where a client leaves before the usage chunk.
+    used where a client leaves before the usage chunk. `refused` is the status in an error that blames the request and
+    is all that the engine has to say; 0: there is none.
     """
 
     __slots__ = (
         "_finished", "_held", "_held_bytes", "_raw", "_tail", "_wary", "content", "done", "error", "events",
-        "hide_usage", "last_words", "usage",
+        "hide_usage", "last_words", "refused", "usage",
     )  # fmt: skip
 
     def __init__(self, hide_usage: bool, wary: bool = False) -> None:
@@ -42,6 +43,7 @@ class EventRelay:
         self.error = False
         #: the error event that came before any content, as the engine wrote it
         self.last_words = b""
+        self.refused = 0
         self.events = 0
         self.usage: Usage | None = None
         self._tail = b""
@@ -149,6 +151,7 @@ class EventRelay:
             out.append(event)
         elif (meaning.content and not self.error) or self._held_bytes + len(event) > MAX_PREAMBLE:
             self.content = True
+            self.refused = meaning.refusal
             self.events = 0 if last else 1
             out.extend(self._held)
             out.append(event)

@@ -41,13 +41,13 @@ class Limited:
         scope = Scope("acme", model, TenantLimits(tokens_per_day=1))
         return plane.limiting.store.used(scope, plane.clock(), plane.limiting.wall())
 
-    async def leaves(self, *, stream: bool, until: str) -> None:
+    async def leaves(self, *, stream: bool, until: str, path: str = "/v1/chat/completions") -> None:
         """A client that goes when its request has come `until` held, sent, or content."""
         reader, writer = await self.setup.raw()
         body = json.dumps({"model": "m", "stream": stream, "max_tokens": 50}).encode()
         writer.write(
-            b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\ncontent-length: %d\r\n\r\n%b"
-            % (KEY.encode(), len(body), body)
+            b"POST %b HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\ncontent-length: %d\r\n\r\n%b"
+            % (path.encode(), KEY.encode(), len(body), body)
         )
         engine = self.setup.engines[0]
         asked = len(engine.asked)

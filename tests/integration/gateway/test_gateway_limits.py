@@ -169,7 +169,13 @@ async def error_first(asked: Asked, wire: Wire) -> None:
     await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(b'data: {"error":{"message":"CUDA"}}\n\n') + END)
 
 
-@pytest.mark.parametrize("script", [die, error500, reset, bad_request, error_first])
+async def refuses_in_the_stream(asked: Asked, wire: Wire) -> None:
+    """SGLang, and vLLM's generators: the head is out before the request is looked at."""
+    refusal = b'data: {"error":{"message":"longer than the context","type":"BadRequestError","code":400}}\n\n'
+    await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(refusal) + chunk(DONE) + END)
+
+
+@pytest.mark.parametrize("script", [die, error500, reset, bad_request, error_first, refuses_in_the_stream])
 def test_19_a_burst_into_failing_engines_costs_nothing(script: Script) -> None:
     """Everything is refunded, requests too, whoever it was that failed."""
 
@@ -181,7 +187,8 @@ def test_19_a_burst_into_failing_engines_costs_nothing(script: Script) -> None:
         async with limited_gateway(script, script, tenants=tenants, model=SHORT_HOLD) as acmes:
             for _ in range(2):
                 answers = await asyncio.gather(*(acmes.chat(stream=True, max_tokens=50) for _ in range(60)))
-                assert not {200, 429} & {response.status for response in answers} or script is error_first
+                in_events = script in (error_first, refuses_in_the_stream)
+                assert not {200, 429} & {response.status for response in answers} or in_events
                 await acmes.setup.settles()
                 assert acmes.used() == acmes.used("m") == Used()
 
@@ -264,6 +271,18 @@ def test_21_who_leaves_a_prompt_that_is_being_computed_pays_for_the_prompt() -> 
             await acmes.setup.settles()
             assert 0 < acmes.used().tokens < 30
             assert acmes.used().requests == 1
+
+    run(story())
+
+
+def test_21_who_leaves_a_request_without_tokens_has_sent_one_all_the_same() -> None:
+    """Else a client that hangs up could have engines tokenize for it as much as it likes."""
+
+    async def story() -> None:
+        async with limited_gateway(hang, tenants=acme(requests_per_minute=9, tokens_per_minute=1000)) as acmes:
+            await acmes.leaves(stream=False, until="sent", path="/tokenize")
+            await acmes.setup.settles()
+            assert (acmes.used().requests, acmes.used().tokens) == (1, 0)
 
     run(story())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from stub_engine import (
+    END,
     ROLE,
     STREAM_HEAD,
     Asked,
@@ -117,6 +118,27 @@ def test_a_failure_says_which_and_costs_nothing(script: Script, outcome: str) ->
             assert one.code == json.loads(response.body)["error"]["code"]
             assert one.attempts >= 1 and one.pool == "p"
             assert one.tokens is NOTHING
+
+    run(story())
+
+
+def test_a_refusal_inside_a_stream_is_one_in_the_records() -> None:
+    """Its client saw 200 and then an error: in the ledger it is no answer, and costs nothing."""
+
+    async def refuses(asked: Asked, wire: Wire) -> None:
+        refusal = b'data: {"error":{"message":"longer than the context","code":422}}\n\n'
+        await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(refusal) + END)
+
+    async def story() -> None:
+        async with gateway_over(refuses, tenants=TENANTS) as setup:
+            ledger, log = await recorded(setup)
+            response = await setup.post({"model": "m", "stream": True}, headers=KEY)
+            await setup.settles()
+            assert response.status == 200 and b"longer than the context" in response.body
+            assert ledger == log
+            (one,) = log
+            assert (one.outcome, one.status, one.attempts) == ("client_error", 422, 1)
+            assert one.tokens is NOTHING and one.first_at == 0.0
 
     run(story())
 

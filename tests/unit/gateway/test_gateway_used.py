@@ -66,6 +66,13 @@ def test_who_leaves_before_the_answer_begins_is_charged_the_prompt() -> None:
     assert used(waits_here, "client_gone") is NOTHING
 
 
+@pytest.mark.parametrize("outcome", ["client_error", "client_gone"])
+def test_a_refusal_in_a_stream_is_free(outcome: str) -> None:
+    refused = ended(stream=True)
+    refused.relay.feed(b'data: {"error":{"message":"too long","code":400}}\n\n')
+    assert used(refused, outcome) is NOTHING
+
+
 @pytest.mark.parametrize("outcome", ["refused", "timeout", "upstream_error", "client_error"])
 def test_a_failure_that_showed_nothing_is_free(outcome: str) -> None:
     assert used(ended(), outcome) is NOTHING

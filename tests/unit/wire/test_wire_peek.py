@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kilocard.core.errors import CapacityError, ClientError, KilocardError, NotFound
 from kilocard.wire.edit import edit, with_usage
-from kilocard.wire.events import body_usage
+from kilocard.wire.events import Usage, body_usage
 from kilocard.wire.failure import error_body, error_event
 from kilocard.wire.peek import peek
 
@@ -131,6 +131,14 @@ def test_usage_of_a_whole_body() -> None:
     usage = body_usage(b'{"choices":[1,2],"usage":{"prompt_tokens":3,"completion_tokens":4}}')
     assert usage is not None and (usage.prompt, usage.output) == (3, 4)
     assert body_usage(b"[]") is None and body_usage(b'{"usage":null}') is None
+
+
+def test_an_engine_that_only_says_the_total_has_counted_the_prompt() -> None:
+    """Rerank of vLLM before it said `prompt_tokens` beside it, and of Jina's and Cohere's kind."""
+    assert body_usage(b'{"results":[],"usage":{"total_tokens":56}}') == Usage(56, 0)
+    assert body_usage(b'{"usage":{"total_tokens":-1}}') is None
+    assert body_usage(b'{"usage":{"type":"duration","seconds":12}}') is None
+    assert body_usage(b'{"usage":{"completion_tokens":4,"total_tokens":9}}') == Usage(None, 4)
 
 
 @pytest.mark.parametrize("body", [b'{"model":"m","k\xff":1}', b'{"\xc3(":{"a":1},"model":"m","stream_options":{}}'])

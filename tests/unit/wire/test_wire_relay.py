@@ -219,6 +219,31 @@ def test_an_error_that_blames_the_request_is_an_answer() -> None:
     blame = event(error={"message": "too long", "code": 400})
     assert relay.feed(blame) == blame
     assert relay.content and not relay.error
+    assert relay.refused == 400
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        ({"code": "invalid_prompt"}, 400),
+        ({"code": 422}, 422),
+        ({"code": "server_error"}, 0),
+        ({"code": 500}, 0),
+        (None, 0),
+    ],
+)
+def test_a_response_that_failed_at_once_may_be_a_refusal(error: object, refused: int) -> None:
+    relay = EventRelay(hide_usage=False)
+    relay.feed(event(type="response.created", response={"status": "in_progress"}))
+    relay.feed(event(type="response.failed", response={"error": error}))
+    assert relay.refused == refused
+    assert relay.error == (not refused)
+
+
+def test_an_error_that_blames_the_request_behind_text_is_no_refusal_of_it() -> None:
+    relay = EventRelay(hide_usage=False)
+    relay.feed(HELLO + event(error={"message": "too long", "code": 400}))
+    assert relay.content and not relay.error and not relay.refused
 
 
 def test_an_error_after_content_is_passed_on_and_noted() -> None:
