@@ -28,6 +28,9 @@ from kilocard.stores.keyring import wall_clock
 from kilocard.stores.keys_file import KeysFile
 from kilocard.tenancy.keys import PREFIX
 
+#: what people call the sources that are files
+_FILES = {"cluster": "cluster file", "keys_file": "keys file"}
+
 app = typer.Typer(no_args_is_help=True, help="API keys for tenants: shown once, stored only as hashes.")
 
 ClusterOption = Annotated[
@@ -139,7 +142,7 @@ def revoke(
                     opened, Row(new_key()[1], key["tenant"], "revoked in a file", key["hash"], now, None, now)
                 )
             notes.print(
-                f"Revoked a key of {key['tenant']}; take its hash out of the {key['source'].replace('_', ' ')} too.",
+                f"Revoked a key of {key['tenant']}; take its hash out of the {_FILES[key['source']]} too.",
             )
             return
     raise NotFound(

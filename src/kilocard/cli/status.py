@@ -8,10 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
-from kilocard.cli import status_scaling
+from kilocard.cli import status_scaling, status_tenants
 from kilocard.cli.fleet_table import BUSY, COLOURS, FEW, WORST, choose, left_out, pools_table, replicas_table
 from kilocard.cli.output import print_json, results
 from kilocard.core.errors import KilocardError, UpstreamError, UsageError
@@ -26,7 +24,11 @@ PARTS = ("gateway", "models", "pools", "replicas")
 def status(
     admin: Annotated[str, typer.Option(help="The gateway's admin address.")] = "127.0.0.1:8001",
     everyone: Annotated[
-        bool, typer.Option("--all", help=f"Every replica. Default: of more than {FEW}, the {WORST} in most trouble.")
+        bool,
+        typer.Option(
+            "--all",
+            help=f"Every replica, and every tenant with limits. Default: of more than {FEW} the {WORST} in most trouble.",
+        ),
     ] = False,
     pool: Annotated[str | None, typer.Option(help="Only the replicas of this pool.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document (GET /state).")] = False,
@@ -114,24 +116,7 @@ def show(state: dict[str, Any], *, everyone: bool = False, pool: str | None = No
         for line in status_scaling.lines(scaling):
             results.print(line, markup=True, soft_wrap=True)
     if tenants := state.get("tenants"):
-        results.print(_tenants(tenants))
-
-
-def _tenants(tenants: list[dict[str, Any]]) -> Table:
-    """A line for each limit; what a tenant has under way stands beside its first."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("tenant", "in flight", "tokens/min", "limit", "model", "used", "of", "left"):
-        table.add_column(
-            name,
-            justify="right" if name in {"in flight", "tokens/min", "used", "of", "left"} else "left",
-            overflow="fold",
-        )
-    for tenant in tenants:
-        who = [tenant["id"], str(tenant["in_flight"]), f"{tenant['used_this_minute']:,}"]
-        for limit in tenant["limits"]:
-            left = max(0, limit["of"] - limit["used"])
-            colour = "red" if left == 0 else "yellow" if left < limit["of"] / 10 else "default"
-            numbers: list[str | Text] = [f"{limit['used']:,}", f"{limit['of']:,}", Text(f"{left:,}", style=colour)]
-            table.add_row(*who, limit["limit"], limit["model"], *numbers)
-            who = ["", "", ""]
-    return table
+        near = status_tenants.choose(tenants, everyone=everyone)
+        results.print(status_tenants.tenants_table(near))
+        if len(near) < len(tenants):
+            results.print(f"{len(tenants) - len(near):,} more tenants have more left. --all shows them.")

@@ -50,7 +50,8 @@ def no_capacity(code: str, model: str, seconds: float, held: int) -> KilocardErr
     """`code`: hold_full, hold_timeout, deadline_exceeded or no_replica."""
     match code:
         case "hold_full":
-            message = f"model {model}: every replica is busy and {held} requests wait that go first; try again later"
+            first = ", and 1 waits that goes first" if held == 1 else f", and {held} wait that go first" if held else ""
+            message = f"model {model}: every replica is busy{first}; try again later"
         case "no_replica":
             message = f"model {model}: no replica is running, and none came up within {seconds:.3g} s"
         case "deadline_exceeded":

@@ -37,13 +37,14 @@ class WaitingRoom:
         hold = model.hold
         spec = model.spec.hold
         shed: tuple[Instruction, ...] = ()
-        if len(hold) >= spec.max:
+        waiting = len(hold)
+        if waiting >= spec.max:
             loser = hold.who_makes_way(request)
             if loser is not request:
                 self.leave(loser)
             del self._requests[loser.id]
             loser.route.pool.tally.refused += 1
-            error = refusals.no_capacity("hold_full", model.spec.name, 0.0, len(hold))
+            error = refusals.no_capacity("hold_full", model.spec.name, 0.0, waiting)
             shed = (self._refuse(loser.id, error),)
             if loser is request:
                 return shed

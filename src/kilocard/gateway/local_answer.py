@@ -26,6 +26,8 @@ class LocalAnswer(NamedTuple):
     error_code: str = ""
     #: None: it was not read that far
     inbound: Inbound | None = None
+    #: whose key it had; "": nobody's
+    tenant: str = ""
 
 
 def turned_away(
@@ -34,11 +36,12 @@ def turned_away(
     error: KilocardError,
     arrival: Arrival | None = None,
     inbound: Inbound | None = None,
+    tenant: str = "",
 ) -> None:
     """Count and tell of a refusal whose answer is written."""
     plane.telemetry.bad_request(error)
     if plane.on_answer:
-        answered(plane, LocalAnswer(client, arrival, error.http_status, outcome(error), error.code, inbound))
+        answered(plane, LocalAnswer(client, arrival, error.http_status, outcome(error), error.code, inbound, tenant))
 
 
 def answered(plane: Plane, answer: LocalAnswer) -> None:

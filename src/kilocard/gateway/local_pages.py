@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kilocard.gateway.arrival import Arrival
     from kilocard.gateway.downstream import ClientConnection
     from kilocard.gateway.plane import Plane
+    from kilocard.tenancy.access import Tenant
 
 _JSON = b"content-type: application/json\r\n"
 #: what balancers ask every second
@@ -28,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> None:
     """Everything but inference requests."""
     try:
-        status, body = _page(plane, arrival)
+        status, body, tenant = _page(plane, arrival)
     except KilocardError as error:
         block = error_block(error, b"allow: POST\r\n" if error.http_status == 405 else b"")
         _write(client, arrival, block, error_body(error))
@@ -36,7 +37,7 @@ def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> 
     else:
         _write(client, arrival, status_line(status) + _JSON, body)
         if plane.on_answer and arrival.path not in PROBES:  # probes would be most of a log
-            answered(plane, LocalAnswer(client, arrival, status))
+            answered(plane, LocalAnswer(client, arrival, status, tenant=tenant))
     client.next_request(plane.clock())
 
 
@@ -47,25 +48,26 @@ def _write(client: ClientConnection, arrival: Arrival, block: bytes, body: bytes
         client.write_whole(block, body)
 
 
-def _page(plane: Plane, arrival: Arrival) -> tuple[int, bytes]:
+def _page(plane: Plane, arrival: Arrival) -> tuple[int, bytes, str]:
+    """Status, body, and whose key it took ("": none)."""
     path = arrival.path
     if path in INFERENCE:
         raise MethodNotAllowed(f"{path.decode()} takes POST.")
     if arrival.method in (b"GET", b"HEAD"):
         if path == MODELS or path.startswith(MODELS + b"/"):
             # Clients write a name with slashes, or beyond ASCII, in percents.
-            return 200, _models(plane, arrival, unquote_to_bytes(path[len(MODELS) + 1 :]).decode("utf-8", "replace"))
+            name = unquote_to_bytes(path[len(MODELS) + 1 :]).decode("utf-8", "replace")
+            tenant = plane.access.who(arrival.head.authorization, arrival.head.api_key)
+            return 200, _models(plane, tenant, name), tenant.name
         if path in HEALTH:
-            return 200, b'{"status":"ok"}'
+            return 200, b'{"status":"ok"}', ""
         if path == READY:
-            return (200, b'{"ready":true}') if plane.ready else (503, b'{"ready":false}')
+            return (200, b'{"ready":true}', "") if plane.ready else (503, b'{"ready":false}', "")
     raise NotFound("There is nothing at this path. Inference routes start with /v1/.", code="unknown_path")
 
 
-def _models(plane: Plane, arrival: Arrival, name: str) -> bytes:
+def _models(plane: Plane, tenant: Tenant, name: str) -> bytes:
     """The list, or one model; a tenant sees only what it may use."""
-    head = arrival.head
-    tenant = plane.access.who(head.authorization, head.api_key)
     may_use = plane.dispatcher.may_use
     visible = [model for model in plane.spec.models if tenant.may_use(model) and may_use(model, tenant.name)]
     if not name:

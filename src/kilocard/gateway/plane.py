@@ -317,7 +317,7 @@ class Plane:
             answer_locally(self, client, arrival)
             return
         access = self.access
-        inbound = None
+        tenant, inbound = ANYBODY, None
         try:
             if self.buffered > self.limits.buffered:
                 raise CapacityError("The gateway's request buffers are full.", code="buffers_full")
@@ -336,7 +336,7 @@ class Plane:
         except KilocardError as error:
             self.buffered -= len(arrival.body)
             client.write_error(error, error_body(error, anthropic=route.anthropic))
-            turned_away(self, client, error, arrival, inbound)
+            turned_away(self, client, error, arrival, inbound, tenant.name)
             client.next_request(self.clock())
             return
         now = self.clock()

@@ -61,7 +61,7 @@ class Recorder:
             add(record)
 
     def answered(self, answer: LocalAnswer, now: float) -> None:
-        client, arrival, status, outcome, code, inbound = answer
+        client, arrival, status, outcome, code, inbound, tenant = answer
         self._log(
             Record(
                 started=now,
@@ -69,7 +69,7 @@ class Recorder:
                 request_id=client.request_id,
                 client_id=client.request_id,
                 peer=client.peer,
-                tenant="" if inbound is None else inbound.tenant.name,
+                tenant=tenant,
                 asked_model="" if inbound is None else inbound.model[:LONGEST],
                 model="",
                 path="" if arrival is None else arrival.path[:LONGEST].decode("utf-8", "replace"),

@@ -46,10 +46,11 @@ def later(ask: Ask, blocks: Sequence[Block], left: tuple[Standing | None, Standi
     """The limit that takes longest to have room again names the reason."""
     block = max(blocks, key=lambda block: block.wait)
     who = _who(block.scope)
+    requests = "1 request" if block.limit == 1 else f"{block.limit} requests"
     if block.kind == REQUESTS_PER_MINUTE:
-        message = f"{who} may send {block.limit} requests in a minute and has."
+        message = f"{who} may send {requests} in a minute and has."
     elif block.kind == CONCURRENCY:
-        message = f"{who} may have {block.limit} requests running at once and has."
+        message = f"{who} may have {requests} running at once and has."
     else:
         message = (
             f"{who} may use {block.limit} tokens in a {_SPAN[block.kind]}; the rest is less than the about "

@@ -334,7 +334,7 @@ def test_40_a_429_says_which_limit_and_when() -> None:
                 "requests_per_minute",
                 None,
             )
-            assert "1 requests in a minute" in detail["message"]
+            assert "may send 1 request in a minute" in detail["message"]
             assert 60 - passed <= int(no.headers["retry-after"]) <= 61
             assert int(no.headers["retry-after"]) * 1000 >= int(no.headers["retry-after-ms"])  # never too early
             assert 60_000 - passed * 1000 <= int(no.headers["retry-after-ms"]) <= 61_000

@@ -190,11 +190,15 @@ async def wrong_json(setup: Setup) -> Any:
     return await setup.post(b"{", headers=KEY)
 
 
+async def wrong_form(setup: Setup) -> Any:
+    return await setup.post({"model": "m"}, "/v1/audio/transcriptions", headers=KEY)
+
+
 async def too_large(setup: Setup) -> Any:
     return await setup.post(b" " * 5000, headers=KEY)
 
 
-@pytest.mark.parametrize("ask", [without_key, wrong_path, wrong_json, too_large])
+@pytest.mark.parametrize("ask", [without_key, wrong_path, wrong_json, wrong_form, too_large])
 def test_what_is_refused_at_the_door_is_logged_and_not_in_the_ledger(ask: Any) -> None:
     async def story() -> None:
         async with gateway_over(answer, tenants=TENANTS, limits=Limits(body=4000)) as setup:
@@ -204,6 +208,7 @@ def test_what_is_refused_at_the_door_is_logged_and_not_in_the_ledger(ask: Any) -
             (one,) = log
             assert (one.status, one.outcome) == (response.status, "client_error")
             assert one.code == json.loads(response.body)["error"]["code"]
+            assert one.tenant == ("team-a" if ask in (wrong_json, wrong_form) else ""), "whoever's key it was"
             assert one.request_id.decode() == response.headers["x-request-id"]
             line = encode(log, 0.0)
             assert b"secret" not in line and b"alice" not in line
@@ -256,6 +261,19 @@ def test_the_model_list_is_logged_and_probes_are_not() -> None:
                 await reader.read()
                 writer.close()
             assert [(one.path, one.status) for one in log] == [("/v1/models", 200)] and not ledger
+
+    run(story())
+
+
+def test_the_log_says_who_asked_for_the_model_list() -> None:
+    async def story() -> None:
+        async with gateway_over(answer, tenants=TENANTS) as setup:
+            _, log = await recorded(setup)
+            reader, writer = await setup.raw()
+            writer.write(b"GET /v1/models HTTP/1.1\r\nhost: x\r\nx-api-key: alice\r\nconnection: close\r\n\r\n")
+            await reader.read()
+            writer.close()
+            assert [(one.status, one.tenant) for one in log] == [(200, "team-a")]
 
     run(story())
 

@@ -70,7 +70,8 @@ def test_a_key_of_any_bytes_can_be_revoked(tmp_path: Path, store: Path) -> None:
             }
         )
     )
-    assert "Revoked a key of a" in keys("revoke", "-", "--cluster", cluster, stdin=b"caf\xe9\n")[1]
+    said = keys("revoke", "-", "--cluster", cluster, stdin=b"caf\xe9\n")[1]
+    assert "Revoked a key of a; take its hash out of the cluster file too." in said
     listed = json.loads(keys("list", "--cluster", cluster, "--json")[0])["keys"]
     assert [key["revoked"] is not None for key in listed if key["hash"] == digest] == [True, False]
 

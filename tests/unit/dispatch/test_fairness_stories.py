@@ -160,6 +160,18 @@ def test_a_higher_class_takes_the_place_of_the_newest_of_the_lowest() -> None:
     assert serve(story, 1, 3) == [5, 2, 6]
 
 
+@pytest.mark.parametrize(
+    ("room", "said"), [(0, "is busy; try"), (1, "is busy, and 1 waits that goes first; try"), (2, "and 2 wait that go")]
+)
+def test_who_makes_way_is_told_how_many_go_first(room: int, said: str) -> None:
+    """The newcomer is one of them."""
+    story = busy(HoldSpec(room, 60.0))
+    for _ in range(room):
+        story.arrive(priority=LOW)
+    (refusal,) = (answer for answer in story.arrive_all(priority=HIGH) if isinstance(answer, Refuse))
+    assert said in refusal.error.message
+
+
 def test_one_tenant_does_not_keep_others_out_of_a_full_queue() -> None:
     story = busy(HoldSpec(6, 60.0))
     for _ in range(6):
