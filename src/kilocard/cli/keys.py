@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from kilocard.cli.output import notes, print_json, printable, results
 from kilocard.cli.wiring import read_cluster, store_path
-from kilocard.core.errors import NotFound, StoreError, UsageError
+from kilocard.core.errors import KilocardError, NotFound, StoreError, UsageError
 from kilocard.deploy.yaml_text import yaml_text
 from kilocard.spec.model import ClusterSpec
 from kilocard.spec.units import UnitError, duration
@@ -92,20 +93,22 @@ def list_(cluster: ClusterOption = None, store: StoreOption = None, json: JsonOp
     """Show the keys that are known: never the keys themselves. With --cluster those of its files too."""
     spec = None if cluster is None else read_cluster(cluster)
     path = _path(spec, store)
-    found = [_shown(row, "store") for row in _stored(path)] + ([] if spec is None else _in_files(spec))
+    found = [_shown(row, "store") for row in _stored(path)]
+    problem: KilocardError | None = None
+    if spec is not None:
+        found += _in_cluster(spec)
+        try:
+            found += _in_keys_file(spec)
+        except KilocardError as error:
+            problem = error  # said behind the others: they are good whatever is wrong with that file
     if json:
         print_json({"store": str(path), "keys": found})
-        return
-    if not found:
+    elif found:
+        _show(found)
+    else:
         notes.print(f"No keys in {path}.", soft_wrap=True)
-        return
-    table = Table(box=None, header_style="bold")
-    for column in ("id", "tenant", "name", "created", "expires", "revoked", "source", "hash"):
-        table.add_column(column)
-    for key in found:
-        cells = [key[column.header] or "–" for column in table.columns]  # type: ignore[index]  # headers are text here
-        table.add_row(*(printable(cell) for cell in [*cells[:-1], cells[-1][: len(PREFIX) + 8] + "…"]))
-    results.print(table)
+    if problem is not None:
+        raise problem
 
 
 @app.command()
@@ -134,7 +137,7 @@ def revoke(
                 key_table.revoke(opened, row.id, now)
             notes.print(f"Revoked {row.id} of {row.tenant}.")
             return
-    for key in [] if spec is None else _in_files(spec):
+    for key in () if spec is None else chain(_in_cluster(spec), _in_keys_file(spec)):
         if key["hash"] == wanted.lower():
             # The store's word against the file's: the strictest counts.
             with _opened(path) as opened:
@@ -200,14 +203,33 @@ def _check_names(tenant: str, name: str) -> None:
         raise UsageError(f"--name {name!r} has characters that can't be shown; use printable ones")
 
 
-def _in_files(spec: ClusterSpec) -> list[dict[str, Any]]:
-    """The keys of the cluster file and of its keys file, as `_shown` shows those of the store."""
-    found = [(tenant.name, key, "cluster") for tenant in spec.tenants.values() for key in tenant.keys]
+def _in_cluster(spec: ClusterSpec) -> Iterator[dict[str, Any]]:
+    """The keys that stand in the cluster file, as `_shown` shows those of the store."""
+    for tenant in spec.tenants.values():
+        for key in tenant.keys:
+            yield _in_file(tenant.name, key, "cluster")
+
+
+def _in_keys_file(spec: ClusterSpec) -> Iterator[dict[str, Any]]:
+    """The same of its keys file, which is not read before the first one is asked for. Raises SpecError, StoreError."""
     if spec.gateway.keys_file is not None:
-        keys = KeysFile(Path(spec.gateway.keys_file)).look() or ()
-        found += [(key.tenant, PREFIX + key.digest.hex(), "keys_file") for key in keys]
+        for key in KeysFile(Path(spec.gateway.keys_file)).look() or ():
+            yield _in_file(key.tenant, PREFIX + key.digest.hex(), "keys_file")
+
+
+def _in_file(tenant: str, key: str, source: str) -> dict[str, Any]:
     nothing = dict.fromkeys(("id", "name", "created", "expires", "revoked"))
-    return [{**nothing, "tenant": tenant, "hash": key, "source": source} for tenant, key, source in found]
+    return {**nothing, "tenant": tenant, "hash": key, "source": source}
+
+
+def _show(found: list[dict[str, Any]]) -> None:
+    table = Table(box=None, header_style="bold")
+    for column in ("id", "tenant", "name", "created", "expires", "revoked", "source", "hash"):
+        table.add_column(column)
+    for key in found:
+        cells = [key[column.header] or "–" for column in table.columns]  # type: ignore[index]  # headers are text here
+        table.add_row(*(printable(cell) for cell in [*cells[:-1], cells[-1][: len(PREFIX) + 8] + "…"]))
+    results.print(table)
 
 
 def _shown(row: Row, source: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def status(
         bool,
         typer.Option(
             "--all",
-            help=f"Every replica, and every tenant with limits. Default: of more than {FEW} the {WORST} in most trouble.",
+            help=f"Every replica and tenant. Default: of more than {FEW}, the {WORST} in most trouble.",
         ),
     ] = False,
     pool: Annotated[str | None, typer.Option(help="Only the replicas of this pool.")] = None,

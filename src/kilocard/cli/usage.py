@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from kilocard.cli.output import print_json
+from kilocard.cli.output import notes, print_json
 from kilocard.cli.records import postgres
 from kilocard.cli.usage_table import as_csv, as_dict, show
 from kilocard.cli.wiring import cache_dir, read_cluster, store_path
 from kilocard.core.errors import UsageError
 from kilocard.stores import usage_sqlite
+from kilocard.tenancy.usage import keeps_ledger
 from kilocard.tenancy.usage_report import DIMENSIONS, Line, Question, total
 
 _AGO = re.compile(r"(\d+)([dhm])")
@@ -58,6 +59,9 @@ def _read(cluster: Path | None, store: Path | None, database: str | None, questi
     path = store or cache_dir() / "kilocard.db"
     if cluster is not None:
         spec = read_cluster(cluster)
+        if not keeps_ledger(spec):
+            said = "no ledger is kept: there are no tenants, or gateway.usage.enabled is false"
+            notes.print(f"{cluster}: {said}", soft_wrap=True)
         database = spec.gateway.usage.database
         path = store_path(spec)
     if database is not None:

@@ -138,7 +138,7 @@ class SqliteLedger:
 def read(path: Path, question: Question) -> list[Line]:
     """Ask a ledger, which a gateway may be writing to. Changes nothing. Raises StoreError."""
     if not path.exists():
-        raise StoreError(f"{path}: there is no store. Name the cluster file (--cluster) or the store (--store).")
+        raise StoreError(f"{path}: there is no store (yet): a gateway makes it. --cluster and --store name another.")
     sql, parameters = report(SQLITE, question)
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY)) as store:

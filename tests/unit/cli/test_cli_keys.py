@@ -76,6 +76,28 @@ def test_a_key_of_any_bytes_can_be_revoked(tmp_path: Path, store: Path) -> None:
     assert [key["revoked"] is not None for key in listed if key["hash"] == digest] == [True, False]
 
 
+def test_a_broken_keys_file_hides_no_other_keys(tmp_path: Path, store: Path) -> None:
+    """In an emergency a key's id has to be found, whatever else is wrong."""
+    keys("create", "a", "--store", store)
+    broken = tmp_path / "keys.yaml"
+    broken.write_text("a: [")
+    digest = "sha256:" + "0" * 64
+    cluster = tmp_path / "c.yaml"
+    cluster.write_text(
+        json.dumps(
+            {
+                "gateway": {"store": str(store), "keys_file": str(broken)},
+                "pools": {"p": {"engine": "emulated"}},
+                "tenants": {"a": {"keys": [digest]}},
+            }
+        )
+    )
+    done = CliRunner().invoke(app, ["keys", "list", "--cluster", str(cluster), "--json"])
+    assert [key["source"] for key in json.loads(done.stdout)["keys"]] == ["store", "cluster"]
+    assert isinstance(done.exception, KilocardError) and "keys.yaml" in str(done.exception)
+    assert "Revoked a key of a" in keys("revoke", digest, "--cluster", cluster)[1]
+
+
 def test_nothing_to_revoke_is_said_as_it_is(store: Path) -> None:
     with pytest.raises(UsageError, match="on stdin"):
         keys("revoke", "-", "--store", store, stdin=b"\n")

@@ -46,6 +46,18 @@ def usage(*words: object) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize(("usage_keys", "said"), [({}, True), ({"enabled": True}, False)])
+def test_a_cluster_that_keeps_no_ledger_is_said_to_keep_none(
+    tmp_path: Path, store: Path, usage_keys: dict[str, bool], said: bool
+) -> None:
+    cluster = tmp_path / "c.yaml"
+    gateway = {"store": str(store), "usage": usage_keys}
+    cluster.write_text(json.dumps({"gateway": gateway, "pools": {"p": {"engine": "emulated"}}}))
+    done = CliRunner().invoke(app, ["usage", "--cluster", str(cluster), "--csv"])
+    assert ("no ledger is kept" in done.stderr) == said
+    assert done.stdout.count("\n") == 3, "what was kept before is shown all the same"
+
+
 def test_json(store: Path) -> None:
     report = json.loads(usage("--store", store, "--by", "tenant", "--json"))
     assert [(line["tenant"], line["requests"], line["total_tokens"]) for line in report["lines"]] == [
