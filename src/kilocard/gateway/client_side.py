@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kilocard.core.errors import KilocardError
+from kilocard.core.errors import CapacityError, KilocardError
 from kilocard.gateway.heads import STREAM_HEADERS, ResponseHead, status_line
 from kilocard.wire.failure import error_body, error_event
 
@@ -19,7 +19,9 @@ _EVENT_STREAM = status_line(200) + b"content-type: text/event-stream; charset=ut
 class ClientSide:
     """The half of an exchange that writes. The other half sets the fields, all of them (no call more per request)."""
 
-    __slots__ = ("_chunked", "_head_sent", "_passing", "client", "inbound", "last_at", "written_at")
+    __slots__ = (
+        "_chunked", "_failed_answer", "_head_sent", "_passing", "client", "inbound", "last_at", "written_at",
+    )  # fmt: skip
 
     client: ClientConnection
     inbound: Inbound
@@ -32,6 +34,15 @@ class ClientSide:
     _chunked: bool
     #: what passes by the relay, once content has begun
     _passing: Passing | None
+
+    #: a 5xx answer is kept: if nobody does better, the client gets the engine's own words
+    _failed_answer: tuple[ResponseHead, bytes] | None
+
+    def told(self, error: KilocardError) -> KilocardError:
+        """What the client hears of it: engines whose queues are full are our capacity, not its quota."""
+        if self._failed_answer is None or self._failed_answer[0].status != 429:
+            return error
+        return CapacityError("Every replica's own queue is full.", code="engine_queue_full", retry_after=2.0)
 
     def _write(self, data: bytes) -> None:
         self.written_at = self.last_at
@@ -64,7 +75,8 @@ class ClientSide:
     def _answer(self, head: ResponseHead, body: bytes) -> None:
         """A whole response in one write."""
         if self._head_sent:  # a waiting stream got comments already: the answer becomes its last event
-            self._write(b"data: " + b"".join(body.splitlines()) + b"\n\n")
+            name = b"event: error\n" if head.status >= 400 and self.inbound.route.anthropic else b""
+            self._write(name + b"data: " + b"".join(body.splitlines()) + b"\n\n")
             self._end_body()
             return
         self.client.write_whole(head.block, body)

@@ -26,7 +26,7 @@ from kilocard.gateway.phase import CONNECTING, DONE, HELD, RESERVING, STREAMING,
 from kilocard.gateway.poison import suspected
 from kilocard.gateway.rival import Rival
 from kilocard.tenancy.usage import NOTHING
-from kilocard.wire.events import Usage, body_usage
+from kilocard.wire.events import Usage, body_usage, read
 from kilocard.wire.relay import EventRelay
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Exchange(ClientSide):
     """Implements receiver.Receiver for the connection that carries it."""
 
     __slots__ = (
-        "_ends", "_failed_answer", "_gathered", "_gathered_bytes", "_head", "_held_since", "_last_fault", "_length",
+        "_ends", "_gathered", "_gathered_bytes", "_head", "_held_since", "_last_fault", "_length",
         "_pace", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",
@@ -100,8 +100,7 @@ class Exchange(ClientSide):
         self._gathered_bytes = 0
         self._ends: Ends | None = None
         self._last_fault: Fault | None = None
-        #: a 5xx answer is kept: if nobody does better, the client gets the engine's own words
-        self._failed_answer: tuple[ResponseHead, bytes] | None = None
+        self._failed_answer = None
 
     # -- instructions of the dispatcher
 
@@ -130,11 +129,9 @@ class Exchange(ClientSide):
         """The end: nobody can answer this request (any more)."""
         if self.phase == DONE:
             return
-        answer = self._failed_answer
-        if answer is not None and answer[0].status == 429:
-            # The engines' queues are full: our capacity, not the client's quota.
-            error = CapacityError("Every replica's own queue is full.", code="engine_queue_full", retry_after=2.0)
-        elif answer is not None and not self._head_sent and error.http_status >= 500:
+        answer, error = self._failed_answer, self.told(error)
+        own = answer is not None and answer[0].status != 429 and error.http_status >= 500
+        if answer is not None and own and (not self._head_sent or read(answer[1]).error):
             self._answer(*answer)
             self._end("upstream_error")
             return

@@ -145,7 +145,7 @@ class Trail:
 
     def refused(self, exchange: Exchange, error: KilocardError, event: Event) -> None:
         self._failed(event)
-        self.code = error.code
+        self.code = exchange.told(error).code
         self._say(exchange, event.now)
 
     def _begun(self, attempt: Attempt) -> Attempt:

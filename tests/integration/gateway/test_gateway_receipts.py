@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from stub_engine import Asked, Setup, Wire, answer, die, error500, gateway_over, run, until
+from stub_engine import Asked, Setup, Wire, answer, die, error500, gateway_over, run, until, whole
 
 from kilocard.core.replica import Endpoint, Found
 from kilocard.gateway.state import state
@@ -104,6 +104,20 @@ def test_an_error_has_one_too() -> None:
             assert said["chosen"]["in_flight"] == 0, "as it was when it was chosen, not after the failure"
             unknown = await setup.post({"model": "😀\r\nx: y" * 100}, headers=[ASK])
             assert unknown.status == 404 and receipt(unknown)["refused"] == "model_not_found"
+
+    run(story())
+
+
+def test_what_is_refused_has_the_code_of_the_answer() -> None:
+    """Engines' queues that are full are told as such, in both."""
+
+    async def full(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(b'{"error":{"message":"queue full"}}', "429 Too Many Requests"))
+
+    async def story() -> None:
+        async with gateway_over(full) as setup:
+            response = await ask(setup)
+            assert receipt(response)["refused"] == json.loads(response.body)["error"]["code"] == "engine_queue_full"
 
     run(story())
 

@@ -511,6 +511,40 @@ def test_9_comments_keep_a_waiting_stream_alive_where_asked_for() -> None:
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("status", "path", "said", "event"),
+    [
+        ("500 X", "/v1/chat/completions", b'{"error":{\n"message":"CUDA"}}', b'data: {"error":{"message":"CUDA"}}'),
+        ("500 X", "/v1/chat/completions", b"<h1>Oops</h1>", b"the replica answered with an error"),
+        ("400 X", "/v1/messages", b'{"type":"error","error":{}}', b'event: error\ndata: {"type":"error","error":{}}'),
+        ("500 X", "/v1/messages", b'{"type":"error","error":{}}', b'event: error\ndata: {"type":"error","error":{}}'),
+    ],
+)
+def test_9_behind_comments_an_engines_error_is_an_event_that_clients_know(
+    status: str, path: str, said: bytes, event: bytes
+) -> None:
+    """Anthropic's clients look at an event's name."""
+    commented = asyncio.Event()
+
+    async def refuses(asked: Asked, wire: Wire) -> None:
+        await commented.wait()
+        await wire.send(whole(said, status))
+
+    async def story() -> None:
+        gateway = GatewaySpec(keep_alive_comment=0.1)
+        async with gateway_over(refuses, gateway=gateway, timeouts=PATIENT) as setup:
+            reader, writer = await setup.raw()
+            body = json.dumps({"model": "m", "stream": True}).encode()
+            head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            writer.write(head.encode() + body)
+            await reader.readuntil(b": keep-alive\n\n\r\n")
+            commented.set()
+            assert event in await reader.read()
+            writer.close()
+
+    run(story())
+
+
 def test_11_a_slow_reader_holds_the_engine_back_in_bounded_memory() -> None:
     sent = 0
 
