@@ -49,6 +49,7 @@ class Exchange(ClientSide):
         "_pace", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
         "stale_send", "status", "target", "trail", "usage", "used",
+        "was_held",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,7 @@ class Exchange(ClientSide):
         self.stale_send: Send | None = None
         self.sent_at = 0.0
         self.held_seconds = 0.0
+        self.was_held = False
         #: since when it waits after a failure; 0: it does not
         self._held_since = 0.0
         self.content_at = 0.0

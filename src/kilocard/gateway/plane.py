@@ -288,8 +288,10 @@ class Plane:
                 else:
                     assert type(instruction) is Hold  # the exchange is in that state already
                     held = self.exchanges.get(instruction.request)
-                    if held is not None and held.trail is not None:
-                        held.trail.held(held, instruction.reason, event)
+                    if held is not None:
+                        held.was_held = True
+                        if held.trail is not None:
+                            held.trail.held(held, instruction.reason, event)
                     if instruction.reason == "no_replica":
                         self.on_nobody()
             except Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kilocard import __version__
 from kilocard.core.errors import KilocardError
@@ -10,15 +10,10 @@ from kilocard.dispatch.config import PRIORITIES
 from kilocard.metrics import names
 from kilocard.metrics.meters import Counter, Histogram
 from kilocard.metrics.render import Registry
-from kilocard.tenancy.limits import CODES
 from kilocard.tenancy.usage import NOTHING
 
 if TYPE_CHECKING:
     from kilocard.gateway.exchange import Exchange
-
-
-#: ends of requests that the dispatcher never heard of
-_NEVER_HELD: Final = frozenset(CODES)
 
 
 class ModelMeters:
@@ -80,12 +75,9 @@ class Telemetry:
         if counter is None:
             counter = meters.outcomes[key] = self.requests.labels(meters.name, *key)
         counter.value += 1
-        if send is None:
-            if exchange.code in _NEVER_HELD:
-                return
-            meters.hold[exchange.inbound.tenant.priority].observe(now - exchange.arrived)
-        elif exchange.held_seconds:
-            meters.hold[exchange.inbound.tenant.priority].observe(exchange.held_seconds)
+        if exchange.was_held:  # who is refused at once has not waited
+            waited = now - exchange.arrived if send is None else exchange.held_seconds
+            meters.hold[exchange.inbound.tenant.priority].observe(waited)
         if outcome == "ok":
             meters.e2e.observe(now - exchange.arrived)
         content_at = exchange.content_at

@@ -110,6 +110,33 @@ def test_high_before_normal_before_low_and_turn_by_turn_within() -> None:
     run(story())
 
 
+def test_who_is_refused_at_once_has_waited_for_nothing() -> None:
+    """Else a full queue would pull down the times of those in it: the p95 of a minute's wait would be 0 s."""
+
+    async def story() -> None:
+        go_on = asyncio.Event()
+
+        async def script(asked: Asked, wire: Wire) -> None:
+            await go_on.wait()
+            await answer(asked, wire)
+
+        model = ModelSpec("m", {"p": 1}, hold=HoldSpec(1, 60.0))
+        async with gateway_over(script, model=model, timeouts=HOURS, max_in_flight=1) as setup:
+            first = asyncio.ensure_future(setup.chat())
+            await until(lambda: setup.engines[0].asked)
+            held = asyncio.ensure_future(setup.chat())
+            await until(lambda: setup.gateway.plane.dispatcher.held)
+            assert (await setup.chat()).status == 503
+            assert (await setup.chat(model="nobody's")).status == 404
+            go_on.set()
+            assert (await first).status == (await held).status == 200
+            page = setup.gateway.plane.telemetry.registry.render().decode()
+            assert 'kilocard_hold_time_seconds_count{model="m",priority="normal"} 1' in page
+            assert 'kilocard_hold_time_seconds_count{model="other",priority="normal"} 0' in page
+
+    run(story())
+
+
 def test_a_clients_deadline_ends_its_wait_and_nothing_is_sent() -> None:
     async def story() -> None:
         engine = OneByOne()
