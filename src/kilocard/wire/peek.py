@@ -22,7 +22,7 @@ def peek(body: bytes) -> Peek:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         if not body.strip():
             raise ClientError("The request body is empty; send a JSON object.", code="empty_body") from None
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else _marked(body) or str(error)
         raise ClientError(f"The request body is not a JSON object: {reason}.", code="invalid_json") from None
     model = fields.model
     if model is not None and (type(model) is not str or not model):
@@ -55,6 +55,15 @@ def peek(body: bytes) -> Peek:
         if fields.n is None and fields.best_of is None and fields.n_cmpl is None
         else min(max(1, *(_whole(count) or 1 for count in (fields.n, fields.best_of, fields.n_cmpl))), MOST_TOKENS),
     )
+
+
+def _marked(body: bytes) -> str:
+    """What is wrong with a text whose first bytes say how it is written, as editors on Windows do; "" for none."""
+    if body.startswith(b"\xef\xbb\xbf"):
+        return "it begins with a byte-order mark; send UTF-8 without one"
+    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "it is UTF-16; send UTF-8"
+    return ""
 
 
 def _true(value: object) -> bool:

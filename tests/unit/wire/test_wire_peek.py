@@ -64,6 +64,16 @@ def test_bad_bodies_are_the_clients_fault_and_say_why(body: bytes, code: str) ->
     assert set(shape) == {"message", "type", "param", "code"}
 
 
+@pytest.mark.parametrize(
+    ("coding", "said"),
+    [("utf-8-sig", "begins with a byte-order mark"), ("utf-16", "is UTF-16"), ("utf-16-be", "is UTF-16")],
+)
+def test_a_file_from_an_editor_that_marks_its_texts_is_called_that(coding: str, said: str) -> None:
+    mark = "\ufeff" if coding == "utf-16-be" else ""
+    with pytest.raises(ClientError, match=said):
+        peek((mark + '{"model": "m"}').encode(coding))
+
+
 @given(st.binary(max_size=200))
 def test_no_body_crashes_the_peek(body: bytes) -> None:
     try:
