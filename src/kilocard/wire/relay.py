@@ -41,7 +41,7 @@ class EventRelay:
         #: [DONE], or what other shapes have in its place, has come; what comes behind it is framing
         self.done = False
         self.error = False
-        #: the error event that came before any content, as the engine wrote it
+        #: the error event that came before any content, as the engine wrote it, with what it needs before it
         self.last_words = b""
         self.refused = 0
         self.events = 0
@@ -138,7 +138,9 @@ class EventRelay:
         if meaning.error:
             self.error = True
             if not self.content:
-                self.last_words = event.strip(b"\r\n") + b"\n\n"
+                # a response that fails (OpenAI Responses) was created before, as its clients insist
+                before = b"".join(self._held) if last else b""
+                self.last_words = before + event.strip(b"\r\n") + b"\n\n"
         if meaning.finished:
             self._finished = True
         if meaning.only_usage and self.hide_usage:

@@ -383,6 +383,24 @@ def test_12_where_nobody_does_better_the_engines_own_error_event_is_the_answer(s
     run(story())
 
 
+def test_12_a_response_that_failed_was_created_before() -> None:
+    """OpenAI's helper for Responses takes no other event first."""
+    created = b'event: response.created\ndata: {"type":"response.created","response":{"id":"r"}}\n\n'
+    reason = b'{"type":"response.failed","response":{"id":"r","error":{"code":"server_error","message":"CUDA"}}}'
+    failed = b"event: response.failed\ndata: " + reason + b"\n\n"
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(created + failed) + END)
+
+    async def story() -> None:
+        async with gateway_over(script, script) as setup:
+            response = await setup.post({"model": "m", "input": "hi", "stream": True}, "/v1/responses")
+            assert response.body == created + failed
+            assert all(engine.asked for engine in setup.engines)
+
+    run(story())
+
+
 def test_12_an_error_event_of_before_is_not_the_answer_where_the_last_attempt_failed_otherwise() -> None:
     asked_already: list[Asked] = []
 
