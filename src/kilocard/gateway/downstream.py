@@ -242,7 +242,7 @@ class ClientConnection(ClientWriter):
                 self._give_up(RequestTimeout(f"The request was not complete after {limits.client_idle:g} s."))
             elif not framer.in_head and self._pace.too_slow(now, framer.body_bytes, limits, self.plane.timeouts.total):
                 self._give_up(RequestTimeout("The body comes too slowly (gateway.limits.body_rate)."))
-        elif waited > limits.keep_alive or self.plane.draining:
+        elif waited > limits.keep_alive or self.plane.leaving:
             self._close()
 
     def _close(self) -> None:

@@ -87,6 +87,8 @@ class Plane:
         self.tracing: Tracing | None = None  # spans for a collector
         self.names = ReplicaNames()  # what clients may call replicas
         self.draining = False
+        #: the port is closed: who asks nothing now will not be answered any more
+        self.leaving = False
         #: bytes of request bodies in memory now
         self.buffered = 0
         self.outbox = Outbox()
@@ -165,7 +167,9 @@ class Plane:
             target.connections.close()
 
     def close_idle(self) -> None:
-        """Clients that wait for nothing need not wait for the end of the drain."""
+        """Clients that wait for nothing need not wait for the end of the drain. Not before the port is closed: until
+        then balancers send requests on the connections that they keep."""
+        self.leaving = True
         for connection in list(self.connections):
             connection.check(self.clock())
 

@@ -385,6 +385,32 @@ def test_34_stop_fails_readiness_first_then_finishes_streams() -> None:
     run(story())
 
 
+def test_34_connections_that_are_kept_serve_on_until_the_port_is_closed() -> None:
+    """A balancer that has not noticed yet uses those that it keeps; one that we close under its request is a 502."""
+
+    async def story() -> None:
+        async with gateway_over(answer) as setup:
+            plane = setup.gateway.plane
+            ask = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+            reader, writer = await setup.raw()
+            writer.write(ask)
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+            plane.draining = True  # as `stop` does it, before the delay
+            for connection in list(plane.connections):
+                connection.check(plane.clock())
+            writer.write(ask)
+            last = await reader.read()
+            assert last.startswith(b"HTTP/1.1 200") and b"connection: close" in last
+            quiet, silent = await setup.raw()
+            await until(lambda: plane.connections)
+            plane.close_idle()  # and behind it
+            assert await quiet.read() == b""
+            for one in (writer, silent):
+                one.close()
+
+    run(story())
+
+
 def test_as06_a_forced_end_is_an_error_event_not_a_bare_cut() -> None:
     async def forever(asked: Asked, wire: Wire) -> None:
         await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("a")))
