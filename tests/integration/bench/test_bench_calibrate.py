@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from bench_server import emulated
+from measurement import measurement
 
 from kilocard.perf.builtin import CPU_SMOL
 from kilocard.perf.profile import Profile
@@ -20,8 +21,11 @@ def kilocard(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=100)
 
 
+@measurement
 def test_the_speed_of_an_emulated_engine_is_found_from_outside(tmp_path: Path) -> None:
-    run, out = tmp_path / "run", tmp_path / "profile.yaml"
+    folder = tmp_path / str(len(list(tmp_path.iterdir())))
+    folder.mkdir()
+    run, out = folder / "run", folder / "profile.yaml"
     with emulated("--profile", CPU_SMOL.name) as (url,):
         lengths = ["--input", "20-200", "--output", "20-40", "--duration", "5s", "--no-single"]
         kilocard("bench", url, "--sweep", "1,4", *lengths, "--no-stop-early", "--out", str(run))

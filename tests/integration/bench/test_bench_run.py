@@ -10,6 +10,7 @@ from random import Random
 import msgspec
 import pytest
 from bench_server import emulated, fault, gateway
+from measurement import measurement
 
 from kilocard.bench import run
 from kilocard.bench.asked import Asked
@@ -91,6 +92,7 @@ def doubling(most: int = 64) -> Doubling:
 
 
 @pytest.mark.parametrize("slots", [4, 10])
+@measurement
 def test_the_sweep_finds_the_slots_of_the_engine(slots: int) -> None:
     with emulated("--max-num-seqs", str(slots), "--speed", "2") as (url,):
         done = measure(url, Asked(mix=MIX, duration_s=1.5, single=False), doubling())
@@ -106,6 +108,7 @@ def test_the_sweep_finds_the_slots_of_the_engine(slots: int) -> None:
         assert point.input_tokens == 64 * point.completed
 
 
+@measurement
 def test_an_open_loop_measures_each_arrival_of_its_window() -> None:
     rates = Listed([Load(rate_per_s=20.0), Load(rate_per_s=500.0)])
     with emulated("--max-num-seqs", "4") as (url,):
@@ -117,6 +120,7 @@ def test_an_open_loop_measures_each_arrival_of_its_window() -> None:
     assert flooded.requests_per_s < 0.5 * flooded.offered_per_s
 
 
+@measurement
 def test_one_request_at_a_time_parts_prefill_and_decode() -> None:
     with emulated() as (url,):
         done = measure(url, Asked(mix=Mix.of(Fixed(512), Fixed(20)), duration_s=0.5), Listed([Load(concurrency=1)]))
@@ -160,6 +164,7 @@ def test_a_server_that_hangs_does_not_hang_the_run() -> None:
     assert done.points == [] and done.ended_early is not None
 
 
+@measurement
 def test_through_the_gateway_the_slots_of_all_replicas_are_found(tmp_path: Path) -> None:
     with emulated("--max-num-seqs", "3", "--speed", "2", count=2) as urls, gateway(tmp_path, urls) as url:
         done = measure(url, Asked(mix=MIX, duration_s=1.5, single=False), doubling(most=32))

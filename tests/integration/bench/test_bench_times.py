@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from benchmarks.bench_client.against_truth import compare, percentile
 from benchmarks.bench_client.timed_server import TimedServer, timed_body
+from measurement import measurement
 
 from kilocard.bench import connection
 from kilocard.bench.ask import Ask, Target
@@ -43,14 +44,14 @@ def test_percentiles_of_a_closed_loop_are_right_to_a_millisecond(server: TimedSe
         with Client(Target(server.url), started_ns=started_ns) as client:
             make = scripted(f"closed-{beat}-{attempt}", chunks=15, gap_s=0.02, spread=0.5, beat=beat)
             driven = drive_closed(client, make, 100, requests=200)
-        if driven.health.blur_p999_s == 0.0:  # else the machine kept the client from reading in time, and it says so
-            break
-    assert [r.error for r in driven.records if r.error] == []
-    assert all(r.output_tokens == 15 and len(r.gaps_s) == 14 for r in driven.records)
-    seen = compare(driven.records, server.log(), started_ns)
-    for name, series in seen:
-        assert series.worst() < 0.001, name
-    assert percentile([abs(error) for error in seen.stamps], 0.99) < 0.001
+        assert [r.error for r in driven.records if r.error] == []
+        assert all(r.output_tokens == 15 and len(r.gaps_s) == 14 for r in driven.records)
+        seen = compare(driven.records, server.log(), started_ns)
+        off = {name: series.worst() for name, series in seen}
+        off["stamps"] = percentile([abs(error) for error in seen.stamps], 0.99)
+        if max(off.values()) < 0.001 and driven.health.blur_p999_s == 0.0:
+            break  # else the machine kept one of the two from its work
+    assert max(off.values()) < 0.001, off
 
 
 def test_without_the_kernels_times_the_client_says_how_far_off_it_may_be(
@@ -71,13 +72,15 @@ def test_without_the_kernels_times_the_client_says_how_far_off_it_may_be(
     assert min(beyond) < 0.001
 
 
+@measurement
 def test_bn_06_a_stall_shows_in_everything_that_should_have_been_sent_meanwhile(server: TimedServer) -> None:
     """10 requests a second and a stall of 10 s, ten times as fast: 100 a second, 1 s. In a run of 3 s some 100 requests
     should have been sent while the server stood still; a tester that waits for answers would have sent one."""
     started_ns = time.monotonic_ns()
+    names = [f"stall-{started_ns}-{n}" for n in range(300)]
     asks = [
-        Ask(timed_body(f"stall-{n}", chunks=2, first_s=0.01, gap_s=0.01), 1, 2, at_s=n * 0.01, session=f"stall-{n}")
-        for n in range(300)
+        Ask(timed_body(name, chunks=2, first_s=0.01, gap_s=0.01), 1, 2, at_s=n * 0.01, session=name)
+        for n, name in enumerate(names)
     ]
     with Client(Target(server.url), started_ns=started_ns) as client:
         server.stall(1.0, after_s=1.0)
