@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,10 +37,15 @@ def notice_dead_peers(listener: Socket, patience: float) -> None:
             listener.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+def socket_below(transport: asyncio.BaseTransport) -> Any:
+    """The kernel's side of a client's connection, under TLS too; None where there is none."""
+    return transport.get_extra_info("socket") or transport.get_extra_info("below")
+
+
 def hung_up(transport: asyncio.BaseTransport) -> bool:
     """Whether the client has ended its side, though it sent more than was read of it; False where nobody can tell."""
     end = getattr(select, "POLLRDHUP", 0)
-    lent = transport.get_extra_info("socket") or transport.get_extra_info("below")
+    lent = socket_below(transport)
     if not end or lent is None or lent.fileno() < 0:
         return False
     poll = select.poll()

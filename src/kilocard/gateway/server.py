@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -18,7 +19,7 @@ from kilocard.gateway.admin import Admin, OneGateway
 from kilocard.gateway.admission import Admission
 from kilocard.gateway.certificates import Certificates
 from kilocard.gateway.config_status import export
-from kilocard.gateway.dead_peers import notice_dead_peers
+from kilocard.gateway.dead_peers import notice_dead_peers, socket_below
 from kilocard.gateway.decision_log import DecisionLog
 from kilocard.gateway.downstream import ClientConnection
 from kilocard.gateway.limit_state import LimitMeters, Standings, standings
@@ -161,9 +162,12 @@ class Gateway:
         spec, changed, restart = judged(self.spec, spec)
         if changed:
             facts, wanted = self._facts(spec), self._wanted(spec)  # what may raise comes first
+            patience = self.plane.timeouts.idle
             self.spec = self._admission.spec = spec
             self._poller.every(spec.gateway.scrape_interval)
             self.plane.reconfigure(spec, facts)
+            if self.plane.timeouts.idle != patience:
+                self._be_patient(self.plane.timeouts.idle)
             self._sources.follow(wanted)
         if self._certificates is not None and spec.gateway.tls is not None:
             self._certificates.declare(spec.gateway.tls)
@@ -174,6 +178,15 @@ class Gateway:
     async def take_over(self, spec: ClusterSpec) -> Reloaded:
         """`reload`, for a Reloader."""
         return self.reload(spec)
+
+    def _be_patient(self, seconds: float) -> None:
+        """The kernel is to be as patient with clients as we are, from now on."""
+        sockets = [sock for listener in self._listeners for sock in listener.sockets]
+        sockets += [socket_below(connection.transport) for connection in self.plane.connections]
+        for sock in sockets:
+            with contextlib.suppress(OSError):  # it has just been closed
+                if sock is not None:
+                    notice_dead_peers(sock, seconds)
 
     def _facts(self, spec: ClusterSpec) -> dict[str, PoolFacts]:
         return {

@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -327,5 +328,27 @@ def test_a_client_that_vanished_is_noticed_by_the_kernel() -> None:
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 45_000
             writer.close()
+
+    run(story())
+
+
+def test_the_kernels_patience_follows_the_cluster_file() -> None:
+    """Else a client that reads slowly is cut by the old time-out, whatever the file says now."""
+
+    async def story() -> None:
+        async with gateway_over(answer, timeouts=Timeouts(idle=45.0)) as setup:
+            _, open_one = await setup.raw()
+            plane = setup.gateway.plane
+            await until(lambda: plane.connections)
+            spec = setup.gateway.spec
+            timeouts = replace(spec.gateway.timeouts, idle=600.0)
+            setup.gateway.reload(replace(spec, gateway=replace(spec.gateway, timeouts=timeouts)))
+            _, new_one = await setup.raw()
+            await until(lambda: len(plane.connections) == 2)
+            for connection in plane.connections:
+                sock = connection.transport.get_extra_info("socket")
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 600_000
+            for writer in (open_one, new_one):
+                writer.close()
 
     run(story())
