@@ -148,13 +148,14 @@ def _request(request: Traced) -> Attributes:
         "gen_ai.usage.output_tokens": used.output,
         "http.request.method": "POST",
         "url.path": request.path,
-        "http.response.status_code": request.status,
         "kilocard.request_id": request.request_id,
         "kilocard.stream": request.stream,
         "kilocard.outcome": request.outcome,
         "kilocard.attempts": len(request.trail.attempts),
         "kilocard.held_s": request.held_s,
     }
+    if request.status:  # else its client left before there was one
+        found["http.response.status_code"] = request.status
     if request.tenant:
         found["kilocard.tenant"] = request.tenant
     if request.content_at:

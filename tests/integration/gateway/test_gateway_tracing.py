@@ -144,6 +144,24 @@ def test_a_request_is_a_server_span_with_a_client_span_below_it(receiver: Receiv
     run(story())
 
 
+def test_a_client_that_leaves_before_the_answer_has_no_status(receiver: Receiver) -> None:
+    async def story() -> None:
+        async with traced(hang, url=receiver.url, timeouts=PATIENT) as setup:
+            _, writer = await setup.raw()
+            body = b'{"model":"m"}'
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+            writer.write(head + body)
+            await until(lambda: setup.engines[0].asked)
+            writer.close()
+            await setup.settles()
+        (server,), _ = by_kind(receiver)
+        said = attributes(server)
+        assert said["error.type"] == said["kilocard.outcome"] == "client_gone"
+        assert "http.response.status_code" not in said
+
+    run(story())
+
+
 @pytest.mark.parametrize("becomes", ["won", "lost", "failed"])
 def test_a_hedge_has_a_span_of_its_own_which_its_engine_is_told(receiver: Receiver, becomes: str) -> None:
     asked: list[Asked] = []
