@@ -131,7 +131,8 @@ class OtlpExporter:
             child.end(nanoseconds(attempt.ended_at or request.ended))
         if request.content_at:
             span.add_event("kilocard.first_token", {}, nanoseconds(request.content_at))
-        _judge(span, _error(request))
+        if request.outcome != "client_error":  # semantic conventions: of a 4xx a server's span is no error
+            _judge(span, _error(request))
         span.end(nanoseconds(request.ended))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as collector
-from stub_engine import PATIENT, Asked, Setup, Wire, answer, die, error500, gateway_over, hang, run, until
+from stub_engine import PATIENT, Asked, Setup, Wire, answer, die, error500, gateway_over, hang, run, until, whole
 
 from kilocard.cli.traces import tracing
 from kilocard.core.errors import UsageError
@@ -158,6 +158,23 @@ def test_a_client_that_leaves_before_the_answer_has_no_status(receiver: Receiver
         said = attributes(server)
         assert said["error.type"] == said["kilocard.outcome"] == "client_gone"
         assert "http.response.status_code" not in said
+
+    run(story())
+
+
+def test_a_clients_own_fault_is_no_error_of_the_gateway(receiver: Receiver) -> None:
+    """The semantic conventions of HTTP: alerts on errors of a service are not for 4xx. The call that got it is one."""
+
+    async def too_long(asked: Asked, wire: Wire) -> None:
+        await wire.send(whole(b'{"error":{"message":"too long"}}', "400 Bad Request"))
+
+    async def story() -> None:
+        async with traced(too_long, url=receiver.url) as setup:
+            assert (await ask(setup)).status == 400
+        (server,), (client,) = by_kind(receiver)
+        assert (server.status.code, client.status.code) == (0, 2)
+        said = attributes(server)
+        assert (said["http.response.status_code"], said["error.type"]) == (400, "400")
 
     run(story())
 
