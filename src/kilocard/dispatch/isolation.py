@@ -56,4 +56,4 @@ def no_way(fleet: Fleet, name: str, tenant: str) -> KilocardError:
     model = model_for(fleet, name, tenant)
     if model is None:
         return refusals.unknown_model(name, [known for known in fleet.models if may_use(fleet, known, tenant)])
-    return refusals.closed() if model.closed else refusals.no_capacity("no_replica", name, 0.0, 0)
+    return refusals.closed() if model.closed else refusals.without_weight(name)

@@ -46,6 +46,12 @@ def closed() -> KilocardError:
     return Forbidden(MODEL_NOT_ALLOWED, param="model")
 
 
+def without_weight(model: str) -> KilocardError:
+    """There are pools for the request, and none takes any."""
+    message = f"model {model}: every pool that this request may go to has weight 0"
+    return CapacityError(message, code="no_replica", retry_after=RETRY_AFTER["no_replica"])
+
+
 def no_capacity(code: str, model: str, seconds: float, held: int) -> KilocardError:
     """`code`: hold_full, hold_timeout, deadline_exceeded or no_replica."""
     match code:

@@ -131,6 +131,7 @@ def test_data_stays_inside_even_if_the_own_pool_gets_no_traffic() -> None:
     cluster = Cluster(replace(MODEL, pools={"open": 1, "own": 0}))
     refusal = cluster.ask("owner")
     assert isinstance(refusal, Refuse) and refusal.error.code == "no_replica"
+    assert "weight 0" in str(refusal.error), "not that replicas are missing"
     assert pool_of(cluster.ask("guest")) == "open"
 
 
