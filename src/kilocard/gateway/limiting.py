@@ -14,7 +14,7 @@ from kilocard.gateway.phase import RESERVING
 from kilocard.gateway.rate_headers import rate_headers, refusal_headers
 from kilocard.tenancy.book import Book
 from kilocard.tenancy.estimate import PromptEstimates
-from kilocard.tenancy.limits import Ask, Denied, Grant, LimitStore
+from kilocard.tenancy.limits import Ask, Denied, Grant, LimitStore, whole_limit
 from kilocard.tenancy.usage import NOTHING
 from kilocard.wire.peek import prompts
 from kilocard.wire.tokens import MOST_TOKENS
@@ -51,7 +51,13 @@ class Limiting:
         if bound > MOST_TOKENS:
             bound = MOST_TOKENS
         bounded = inbound.limited or not bound
-        asked = (scopes, self._prompt(inbound), bound, bounded, self.wall(), self._plane.timeouts.total)
+        prompt = self._prompt(inbound)
+        if prompt > inbound.prompt_tokens:  # others were denser
+            whole = whole_limit(scopes)
+            if whole is not None:
+                # What was learned of others is no proof that this one can never pass: it may take all that there is.
+                prompt = max(inbound.prompt_tokens, min(prompt, whole - bound if bounded else whole))
+        asked = (scopes, prompt, bound, bounded, self.wall(), self._plane.timeouts.total)
         ask = tuple.__new__(Ask, asked)  # half the cost of Ask(…), for each request
         store = self.store
         if type(store) is Book:  # it answers at once
@@ -97,7 +103,12 @@ class Limiting:
             # Who leaves while a replica works has sent a request, whatever its tokens are.
             tokens = 0 if outcome == "client_gone" and exchange.sent_at else None
         elif outcome == "ok" and not used.estimated and not inbound.route.multipart:
-            self._estimates.learn(inbound.tenant.name, inbound.model, inbound.text_bytes, used.prompt)
+            ask = grant.ask
+            doubted = ask.prompt_tokens > inbound.prompt_tokens and (
+                ask.prompt_tokens + (ask.output_tokens if ask.bounded else 0) == whole_limit(ask.scopes)
+            )
+            tenant, model, size = inbound.tenant.name, inbound.model, inbound.text_bytes
+            self._estimates.learn(tenant, model, size, used.prompt, doubted=doubted)
         self.store.settle(grant, tokens if tokens is None else min(tokens, MOST_TOKENS), now)
 
 

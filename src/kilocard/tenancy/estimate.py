@@ -36,8 +36,9 @@ class PromptEstimates:
             return int(size * _START) + 1
         return int(size * ratios[bisect_left(_SIZES, size)] * _MARGIN) + 1
 
-    def learn(self, tenant: str, model: str, size: int, tokens: int) -> None:
-        """An engine counted `tokens` for a body of `size` bytes."""
+    def learn(self, tenant: str, model: str, size: int, tokens: int, *, doubted: bool = False) -> None:
+        """An engine counted `tokens` for a body of `size` bytes. `doubted`: what was known made the request impossible,
+        so it is not left to sixty others to correct that: none of them might ever run."""
         if size <= 0 or tokens <= 0:
             return
         ratios = self._ratios.get((tenant, model))
@@ -46,7 +47,7 @@ class PromptEstimates:
         place = bisect_left(_SIZES, size)
         known = ratios[place]
         seen = tokens / size
-        if seen > known:
+        if seen > known or doubted:
             ratios[place] = known + _UP * (min(seen, _MOST) - known)
         else:
             ratios[place] = known + _DOWN * (seen - known)

@@ -95,7 +95,7 @@ class Ask(NamedTuple):
         """
         need = self.prompt_tokens + self.output_tokens
         if not self.bounded:
-            whole = whole_limit(self)
+            whole = whole_limit(self.scopes)
             if whole is not None and need > whole:
                 return max(whole, self.prompt_tokens)
         return need
@@ -190,11 +190,11 @@ class LimitStore(Protocol):
         """For gauges and /state: at once, as far as it is known here. Changes nothing."""
 
 
-def whole_limit(ask: Ask) -> int | None:
-    """The most tokens that any request may take under all limits of `ask`; None: no limit of tokens."""
+def whole_limit(scopes: Iterable[Scope]) -> int | None:
+    """The most tokens that any request may take under all of these limits; None: no limit of tokens."""
     limits = [
         limit
-        for _, _, scope in ask.scopes
+        for _, _, scope in scopes
         for limit in (scope.tokens_per_minute, scope.tokens_per_day, scope.tokens_per_month)
         if limit is not None
     ]

@@ -398,6 +398,27 @@ def test_40_a_request_that_can_never_pass_says_so_and_clients_do_not_repeat_it()
     run(story())
 
 
+@pytest.mark.parametrize("bound", [{"max_tokens": 1}, {}])
+def test_what_was_learned_of_dense_prompts_locks_nobody_out(bound: dict[str, int]) -> None:
+    """Whom an estimate alone keeps out could never show that it is wrong."""
+
+    async def story() -> None:
+        async with limited_gateway(using(10, 1), tenants=acme(tokens_per_minute=300)) as acmes:
+            estimates = acmes.setup.gateway.plane.limiting._estimates
+            for _ in range(20):
+                estimates.learn("acme", "m", 90, 10**6)
+            assert estimates.tokens("acme", "m", 90) > 300
+            first = await acmes.chat(**bound)
+            assert first.status == 200
+            assert int(first.headers["x-ratelimit-remaining-tokens"]) == 0, "it runs when nothing else does"
+            assert acmes.used().tokens == 11
+            assert (await acmes.chat(max_tokens=1)).status == 200, "and what it was is learned at once"
+            too_long = await acmes.chat(max_tokens=1, user="x" * 1300)
+            assert error_of(too_long)["code"] == "request_exceeds_limit", "by its bytes alone"
+
+    run(story())
+
+
 def test_each_choice_and_each_prompt_is_reserved() -> None:
     async def story() -> None:
         async with limited_gateway(using(5, 0), tenants=acme(tokens_per_minute=10_000)) as acmes:

@@ -27,7 +27,7 @@ def test_an_unbounded_one_reserves_at_most_what_the_tightest_limit_has(prompt: i
 
 def test_an_unbounded_one_without_limits_of_tokens_reserves_the_default() -> None:
     only_requests = ask(TenantLimits(requests_per_minute=1), bounded=False)
-    assert whole_limit(only_requests) is None
+    assert whole_limit(only_requests.scopes) is None
     assert only_requests.tokens == 30
 
 

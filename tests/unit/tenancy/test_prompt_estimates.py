@@ -47,6 +47,17 @@ def test_one_absurd_count_does_not_stay_for_ever() -> None:
     assert estimates.tokens("t", "m", 1000) < 300
 
 
+def test_an_estimate_that_stood_in_the_way_is_forgotten_quickly() -> None:
+    """Pictures by URL: a few bytes that are thousands of tokens. Text of that size is none."""
+    estimates = PromptEstimates()
+    for _ in range(20):
+        estimates.learn("t", "m", 1000, 3000)
+    assert estimates.tokens("t", "m", 1000) > 3000
+    for _ in range(4):
+        estimates.learn("t", "m", 1000, 250, doubted=True)
+    assert estimates.tokens("t", "m", 1000) < 500
+
+
 @given(st.lists(st.tuples(st.integers(-1, 10**7), st.integers(-1, 10**9))), st.integers(0, 10**8))
 def test_it_is_always_a_sane_number(seen: list[tuple[int, int]], size: int) -> None:
     estimates = PromptEstimates()
