@@ -120,4 +120,4 @@ def output_bound(inbound: Inbound) -> int:
     choices = inbound.choices
     if route.prompt_list:
         choices *= prompts(inbound.body)
-    return inbound.output_tokens * choices
+    return (inbound.output_tokens or 1) * choices  # asked for none, llama.cpp makes one
