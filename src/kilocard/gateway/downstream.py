@@ -209,6 +209,11 @@ class ClientConnection(ClientWriter):
 
     # -- the end
 
+    @property
+    def receiving(self) -> bool:
+        """Part of a request is here, and its client has not been told that it will not be answered."""
+        return self._framer.in_message and not self._closing
+
     def takes(self) -> bool:
         """Whether the client has taken something since the last look, of what had been written then."""
         before, self._unsent = self._unsent, self.transport.get_write_buffer_size()

@@ -175,8 +175,10 @@ class Plane:
 
     @property
     def busy(self) -> bool:
-        """A request runs, or a client has not taken all of its answer yet."""
-        return bool(self.exchanges) or any(each.transport.get_write_buffer_size() for each in self.connections)
+        """A request runs or is being sent, or a client has not taken all of its answer yet."""
+        return bool(self.exchanges) or any(
+            each.receiving or each.transport.get_write_buffer_size() for each in self.connections
+        )
 
     async def _tick(self) -> None:
         second = 0

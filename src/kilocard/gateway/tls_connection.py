@@ -102,6 +102,11 @@ class TlsConnection(asyncio.Protocol):
         elif waited > self._plane.limits.client_idle:
             self.transport.abort()
 
+    @property
+    def receiving(self) -> bool:
+        """No request has begun yet."""
+        return False
+
     def bound(self, limits: Limits) -> None:
         """There is nothing to bound yet."""
 

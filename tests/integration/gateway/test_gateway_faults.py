@@ -411,6 +411,28 @@ def test_34_connections_that_are_kept_serve_on_until_the_port_is_closed() -> Non
     run(story())
 
 
+@pytest.mark.parametrize("sent", [20, -5], ids=["in the head", "in the body"])
+def test_34_who_is_sending_a_request_when_the_gateway_stops_is_answered(sent: int) -> None:
+    body = b'{"model":"m","messages":[]}'
+    request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+    async def story() -> None:
+        async with gateway_over(answer, timeouts=HOURS, drain=60.0) as setup:
+            plane = setup.gateway.plane
+            reader, writer = await setup.raw()
+            writer.write(request[:sent])
+            await until(lambda: any(connection.receiving for connection in plane.connections))
+            stop = asyncio.ensure_future(setup.gateway.stop())
+            await until(lambda: plane.leaving)
+            writer.write(request[sent:])
+            response = await reader.read()
+            assert response.startswith(b"HTTP/1.1 200") and b"connection: close" in response
+            await stop
+            writer.close()
+
+    run(story())
+
+
 def test_as06_a_forced_end_is_an_error_event_not_a_bare_cut() -> None:
     async def forever(asked: Asked, wire: Wire) -> None:
         await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(delta("a")))
