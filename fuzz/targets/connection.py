@@ -29,6 +29,7 @@ SEEDS = [
     _step(0, _CODED) + _step(0, _GET) + _step(5),
     _step(0, _GET * 9) + _step(6) + _step(1) + _step(0, b"nonsense\r\n\r\n"),
     _step(7) + _step(0, _GET * 9) + _step(0, _GET * 9) + _step(0, _GET * 9) + _step(6),
+    _step(0, _GET) + _step(6) + _step(4) + bytes([7, 1]) + _step(4),
 ]
 
 
@@ -44,7 +45,7 @@ class _Plane:
         self.timeouts = Timeouts(idle=10.0, total=60.0)
         self.now = 0.0
         self.buffered = 0
-        self.notes_peers = self.draining = False
+        self.notes_peers = self.draining = self.leaving = False
         self.on_answer: list[Any] = []
         self.telemetry = SimpleNamespace(bad_request=lambda error: None)
         self.running: list[tuple[ClientConnection, int]] = []
@@ -148,6 +149,7 @@ def check(data: bytes) -> None:
             soon.pop(0)()
         elif kind == 7:
             plane.draining = not plane.draining
+            plane.leaving = plane.draining and size % 2 == 1  # the port is closed by now
         queue, framer = client._queue, client._framer
         assert len(queue) < MAX_PIPELINED + MAX_ARRIVALS
         bodies = sum(len(arrival.body) for arrival in queue) + sum(size for _, size in plane.running)
