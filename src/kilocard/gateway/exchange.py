@@ -48,8 +48,7 @@ class Exchange(ClientSide):
         "_ends", "_gathered", "_gathered_bytes", "_head", "_held_since", "_last_fault", "_length",
         "_pace", "_task", "_upstream", "arrived", "code", "content_at", "deadline", "grant",
         "held_seconds", "id", "meters", "paused", "phase", "plane", "relay", "request_id", "rival", "send", "sent_at",
-        "stale_send", "status", "target", "trail", "usage", "used",
-        "was_held",
+        "stale_send", "status", "target", "trail", "usage", "used", "was_held",
     )  # fmt: skip
 
     def __init__(
@@ -114,7 +113,7 @@ class Exchange(ClientSide):
                 self.held_seconds += now - self._held_since
                 self._held_since = 0.0
             self.plane.telemetry.failed(self._last_fault.value)
-            self._failed_answer = None
+            self._failed_answer = self._last_fault = None  # whoever ends it now, it is not for that
         self.send = send
         self.target = target
         connection = target.connections.idle()
@@ -361,7 +360,7 @@ class Exchange(ClientSide):
         self.phase = DONE
         if relay is not None:
             self.usage = relay.usage
-            if relay.done:  # it had all that it came for, only not the end of the framing
+            if relay.done or relay.refused:  # it had all that it comes to, only not the end of the framing
                 self._complete(failed=False)
                 return
         if not reserving:  # else the dispatcher does not know of it
@@ -440,6 +439,7 @@ class Exchange(ClientSide):
             self.on_complete()
             return
         if self.rival is not None and fault is not Fault.TOTAL:
+            self._failed_answer = None  # as where `dispatch` goes on to another replica
             self.rival.becomes_the_first(fault, status, detail)
             return
         self._last_fault = fault

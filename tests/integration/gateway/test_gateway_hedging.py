@@ -308,6 +308,32 @@ def test_who_took_over_may_be_hedged_too_and_is_not_forgotten(stream: bool) -> N
     run(story())
 
 
+def test_the_words_of_the_first_are_not_the_answer_where_the_second_took_over_and_failed_otherwise() -> None:
+    """As with any other retry."""
+    attempts: list[Asked] = []
+    taken_over = asyncio.Event()
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        attempts.append(asked)
+        if len(attempts) == 1:
+            await until(lambda: len(attempts) == 2)
+            await wire.send(whole(b'{"error":{"message":"CUDA"}}', "500 Internal Server Error"))
+        else:
+            await taken_over.wait()
+            wire.reset()
+
+    async def story() -> None:
+        async with gateway_over(script, script, model=hedged(), timeouts=PATIENT) as setup:
+            exchanges = setup.gateway.plane.exchanges
+            asking = asyncio.ensure_future(setup.chat())
+            await until(lambda: len(attempts) == 2 and all(one.rival is None for one in exchanges.values()))
+            taken_over.set()
+            response = await asking
+            assert json.loads(response.body)["error"]["code"] == "reset" and response.status == 502
+
+    run(story())
+
+
 def test_off_at_saturation() -> None:
     async def story() -> None:
         go_on = asyncio.Event()

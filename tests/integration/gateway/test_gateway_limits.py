@@ -287,6 +287,26 @@ def test_21_who_leaves_a_request_without_tokens_has_sent_one_all_the_same() -> N
     run(story())
 
 
+def test_21_who_leaves_at_a_refusal_in_a_stream_was_refused_all_the_same() -> None:
+    """Clients hang up at an error event, before the stream's end."""
+
+    async def story() -> None:
+        async def script(asked: Asked, wire: Wire) -> None:
+            refusal = b'data: {"error":{"message":"longer than the context","code":400}}\n\n'
+            await wire.send(STREAM_HEAD + chunk(ROLE) + chunk(refusal))
+            await asked.gone.wait()
+
+        async with limited_gateway(script, tenants=acme(requests_per_minute=9, tokens_per_minute=1000)) as acmes:
+            ended: list[tuple[str, int]] = []
+            acmes.setup.gateway.plane.on_end.append(lambda one, outcome, now: ended.append((outcome, one.status)))
+            await acmes.leaves(stream=True, until="content")
+            await acmes.setup.settles()
+            assert acmes.used() == Used()
+            assert ended == [("client_error", 400)]
+
+    run(story())
+
+
 def test_21_an_engine_that_does_not_say_is_charged_the_reservation() -> None:
     async def silent(asked: Asked, wire: Wire) -> None:
         await wire.send(whole(b'{"choices":[]}'))

@@ -420,6 +420,28 @@ def test_12_an_error_event_of_before_is_not_the_answer_where_the_last_attempt_fa
     run(story())
 
 
+def test_12_nor_is_it_where_the_gateway_ends_the_next_attempt() -> None:
+    asked_already: list[Asked] = []
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        asked_already.append(asked)
+        if len(asked_already) == 1:
+            await wire.send(STREAM_HEAD + chunk(FAILURE + b"\n\n") + END)
+        else:
+            await asked.gone.wait()
+
+    async def story() -> None:
+        async with gateway_over(script, script, timeouts=PATIENT) as setup:
+            asking = asyncio.ensure_future(setup.chat(stream=True))
+            await until(lambda: len(asked_already) == 2)
+            for exchange in list(setup.gateway.plane.exchanges.values()):
+                exchange.shut_down()
+            body = (await asking).body
+            assert body.startswith(b"data: ") and json.loads(body[6:])["error"]["code"] == "shutting_down"
+
+    run(story())
+
+
 def test_12_a_done_behind_an_early_error_is_not_the_end_of_the_next_replicas_stream() -> None:
     """vLLM says [DONE] behind its error event too: the second replica that dies has not said all for that."""
     asked_already: list[Asked] = []
