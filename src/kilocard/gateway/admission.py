@@ -76,9 +76,9 @@ class Admission:
         if task is not None:
             task.cancel()
 
-    def describe(self) -> dict[str, dict[str, Any]]:
-        """Rows for /state of those that were not let in yet, by replica: why not."""
-        return self._rows
+    def describe(self, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Rows for /state: `known`, by replica, and of those that were not let in yet why not."""
+        return known | {replica: known.get(replica, {}) | row for replica, row in self._rows.items()}
 
     async def _wait(self, found: Found) -> None:
         replica, pool_name, url = found.endpoint

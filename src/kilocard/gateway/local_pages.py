@@ -12,6 +12,7 @@ from kilocard.gateway.client_writer import error_block
 from kilocard.gateway.heads import status_line
 from kilocard.gateway.local_answer import LocalAnswer, answered, turned_away
 from kilocard.gateway.routes import HEALTH, INFERENCE, MODELS, READY
+from kilocard.tenancy.access import ANYBODY
 from kilocard.wire.failure import error_body
 
 if TYPE_CHECKING:
@@ -23,21 +24,25 @@ if TYPE_CHECKING:
 _JSON = b"content-type: application/json\r\n"
 #: what balancers ask every second
 PROBES = HEALTH | {READY}
+_READS = (b"GET", b"HEAD")
 _encode = msgspec.json.Encoder().encode
 
 
 def answer_locally(plane: Plane, client: ClientConnection, arrival: Arrival) -> None:
     """Everything but inference requests."""
+    tenant = ANYBODY
     try:
-        status, body, tenant = _page(plane, arrival)
+        if _is_list(arrival):
+            tenant = plane.access.who(arrival.head.authorization, arrival.head.api_key)
+        status, body = _page(plane, arrival, tenant)
     except KilocardError as error:
         block = error_block(error, b"allow: POST\r\n" if error.http_status == 405 else b"")
         _write(client, arrival, block, error_body(error))
-        turned_away(plane, client, error, arrival)
+        turned_away(plane, client, error, arrival, tenant=tenant.name)
     else:
         _write(client, arrival, status_line(status) + _JSON, body)
         if plane.on_answer and arrival.path not in PROBES:  # probes would be most of a log
-            answered(plane, LocalAnswer(client, arrival, status, tenant=tenant))
+            answered(plane, LocalAnswer(client, arrival, status, tenant=tenant.name))
     client.next_request(plane.clock())
 
 
@@ -48,21 +53,24 @@ def _write(client: ClientConnection, arrival: Arrival, block: bytes, body: bytes
         client.write_whole(block, body)
 
 
-def _page(plane: Plane, arrival: Arrival) -> tuple[int, bytes, str]:
-    """Status, body, and whose key it took ("": none)."""
+def _is_list(arrival: Arrival) -> bool:
+    """The only page that asks for a key."""
+    path = arrival.path
+    return arrival.method in _READS and (path == MODELS or path.startswith(MODELS + b"/"))
+
+
+def _page(plane: Plane, arrival: Arrival, tenant: Tenant) -> tuple[int, bytes]:
     path = arrival.path
     if path in INFERENCE:
         raise MethodNotAllowed(f"{path.decode()} takes POST.")
-    if arrival.method in (b"GET", b"HEAD"):
-        if path == MODELS or path.startswith(MODELS + b"/"):
-            # Clients write a name with slashes, or beyond ASCII, in percents.
-            name = unquote_to_bytes(path[len(MODELS) + 1 :]).decode("utf-8", "replace")
-            tenant = plane.access.who(arrival.head.authorization, arrival.head.api_key)
-            return 200, _models(plane, tenant, name), tenant.name
+    if _is_list(arrival):
+        # Clients write a name with slashes, or beyond ASCII, in percents.
+        return 200, _models(plane, tenant, unquote_to_bytes(path[len(MODELS) + 1 :]).decode("utf-8", "replace"))
+    if arrival.method in _READS:
         if path in HEALTH:
-            return 200, b'{"status":"ok"}', ""
+            return 200, b'{"status":"ok"}'
         if path == READY:
-            return (200, b'{"ready":true}', "") if plane.ready else (503, b'{"ready":false}', "")
+            return (200, b'{"ready":true}') if plane.ready else (503, b'{"ready":false}')
     raise NotFound("There is nothing at this path. Inference routes start with /v1/.", code="unknown_path")
 
 

@@ -138,7 +138,7 @@ class Gateway:
         #: what a controller in this process shows
         self.scaling: Callable[[], dict[str, Any] | None] = self._told.scaling
         overview = OneGateway(
-            self.plane, lambda: self._told.describe() | describe() | self._admission.describe(), lambda: self.scaling()
+            self.plane, lambda: self._admission.describe(self._told.describe() | describe()), lambda: self.scaling()
         )
         self._admin = Server(Admin(overview, lambda: self.reloader, self._told), idle_timeout=30.0)
 

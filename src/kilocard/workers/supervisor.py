@@ -77,7 +77,7 @@ class Supervisor:
         self.reloader: Reloader | None = None
         #: replicas that a controller in another process keeps
         self.told = Told(self._admission.apply)
-        self.pages = Pages(self, lambda: self.told.describe() | describe() | self._admission.describe())
+        self.pages = Pages(self, lambda: self._admission.describe(self.told.describe() | describe()))
         #: others that live as long as this one
         self.parts: list[Part] = []
         self._started: list[Part] = []

@@ -270,10 +270,11 @@ def test_the_log_says_who_asked_for_the_model_list() -> None:
         async with gateway_over(answer, tenants=TENANTS) as setup:
             _, log = await recorded(setup)
             reader, writer = await setup.raw()
-            writer.write(b"GET /v1/models HTTP/1.1\r\nhost: x\r\nx-api-key: alice\r\nconnection: close\r\n\r\n")
+            for path, last in ((b"", b""), (b"/other", b"connection: close\r\n")):
+                writer.write(b"GET /v1/models%b HTTP/1.1\r\nhost: x\r\nx-api-key: alice\r\n%b\r\n" % (path, last))
             await reader.read()
             writer.close()
-            assert [(one.status, one.tenant) for one in log] == [(200, "team-a")]
+            assert [(one.status, one.tenant) for one in log] == [(200, "team-a"), (404, "team-a")]
 
     run(story())
 

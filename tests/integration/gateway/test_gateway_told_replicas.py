@@ -53,6 +53,10 @@ def test_a_replica_comes_serves_and_goes_as_it_is_told() -> None:
             assert (await admin(setup, "/replicas", Roll((starting,), {"pools": []}))).status == 200
             state = json.loads((await admin(setup, "/state")).body)
             assert [(row["id"], row["state"]) for row in state["replicas"]] == [("p-0", "starting")]
+            nobody = RollEntry("p-0", "p", "ready", "http://127.0.0.1:9", serves=True, restarts=3)
+            await admin(setup, "/replicas", Roll((nobody,), {"pools": []}))
+            (row,) = json.loads((await admin(setup, "/state")).body)["replicas"]
+            assert (row["state"], row["restarts"]) == ("not_ready", 3), "what the controller knows stays"
 
             await admin(setup, "/replicas", Roll((RollEntry("p-0", "p", "ready", url, serves=True),), {"pools": []}))
             assert (await waiting).status == 200
