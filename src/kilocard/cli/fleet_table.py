@@ -6,7 +6,7 @@ Pure: rows of /state in, tables out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -49,11 +49,13 @@ def trouble(replica: dict[str, Any]) -> tuple[int, float, float, str]:
     return rank, -(replica["waiting"] or 0.0), -(replica["kv_usage"] or 0.0), replica["id"]
 
 
-def choose(replicas: Sequence[dict[str, Any]], *, everyone: bool) -> list[dict[str, Any]]:
-    """Those to be shown: all, in their order, or of many the worst."""
-    if everyone or len(replicas) <= FEW:
-        return list(replicas)
-    return sorted(replicas, key=trouble)[:WORST]
+def choose(
+    rows: Sequence[dict[str, Any]], *, everyone: bool, by: Callable[[dict[str, Any]], Any] = trouble
+) -> list[dict[str, Any]]:
+    """Those to be shown: all, in their order, or of many the worst; `by` sorts them first."""
+    if everyone or len(rows) <= FEW:
+        return list(rows)
+    return sorted(rows, key=by)[:WORST]
 
 
 def left_out(replicas: Sequence[dict[str, Any]], shown: int) -> str:

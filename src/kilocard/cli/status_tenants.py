@@ -11,16 +11,14 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from kilocard.cli.fleet_table import FEW, WORST
+from kilocard.cli import fleet_table
 
 _RIGHT = frozenset({"in flight", "tokens/min", "used", "of", "left"})
 
 
 def choose(tenants: Sequence[dict[str, Any]], *, everyone: bool) -> list[dict[str, Any]]:
     """Those to be shown: all, in their order, or of many those with the smallest share left of any limit."""
-    if everyone or len(tenants) <= FEW:
-        return list(tenants)
-    return sorted(tenants, key=_share_left)[:WORST]
+    return fleet_table.choose(tenants, everyone=everyone, by=_share_left)
 
 
 def _share_left(tenant: dict[str, Any]) -> tuple[float, int]:

@@ -25,8 +25,6 @@ TOKENS_PER_MONTH = "tokens_per_month"
 KINDS = (REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, CONCURRENCY, TOKENS_PER_DAY, TOKENS_PER_MONTH)
 #: the code of a refusal that no waiting mends
 REQUEST_EXCEEDS_LIMIT = "request_exceeds_limit"
-#: every code of a refusal
-CODES = (*KINDS, REQUEST_EXCEEDS_LIMIT)
 
 _NO_LIMITS = TenantLimits()
 

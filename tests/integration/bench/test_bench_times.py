@@ -38,38 +38,33 @@ def scripted(name: str, **script: Any) -> Callable[[], Ask]:
 
 
 @pytest.mark.parametrize("beat", [False, True], ids=["spread", "all streams at once"])
+@measurement
 def test_percentiles_of_a_closed_loop_are_right_to_a_millisecond(server: TimedServer, beat: bool) -> None:
-    for attempt in range(5):
-        started_ns = time.monotonic_ns()
-        with Client(Target(server.url), started_ns=started_ns) as client:
-            make = scripted(f"closed-{beat}-{attempt}", chunks=15, gap_s=0.02, spread=0.5, beat=beat)
-            driven = drive_closed(client, make, 100, requests=200)
-        assert [r.error for r in driven.records if r.error] == []
-        assert all(r.output_tokens == 15 and len(r.gaps_s) == 14 for r in driven.records)
-        seen = compare(driven.records, server.log(), started_ns)
-        off = {name: series.worst() for name, series in seen}
-        off["stamps"] = percentile([abs(error) for error in seen.stamps], 0.99)
-        if max(off.values()) < 0.001 and driven.health.blur_p999_s == 0.0:
-            break  # else the machine kept one of the two from its work
-    assert max(off.values()) < 0.001, off
+    started_ns = time.monotonic_ns()
+    with Client(Target(server.url), started_ns=started_ns) as client:
+        make = scripted(f"closed-{started_ns}", chunks=15, gap_s=0.02, spread=0.5, beat=beat)
+        driven = drive_closed(client, make, 100, requests=200)
+    assert [r.error for r in driven.records if r.error] == []
+    assert all(r.output_tokens == 15 and len(r.gaps_s) == 14 for r in driven.records)
+    seen = compare(driven.records, server.log(), started_ns)
+    for name, series in seen:
+        assert series.worst() < 0.001, name
+    assert percentile([abs(error) for error in seen.stamps], 0.99) < 0.001
 
 
+@measurement
 def test_without_the_kernels_times_the_client_says_how_far_off_it_may_be(
     server: TimedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "SO_TIMESTAMPNS", 9999)  # no such option: setsockopt refuses
-    beyond = []
-    for attempt in range(3):  # a machine that others use may stop it in places that no heartbeat sees
-        started_ns = time.monotonic_ns()
-        with Client(Target(server.url), started_ns=started_ns) as client:
-            driven = drive_closed(client, scripted(f"own{attempt}", chunks=15, gap_s=0.02, beat=True), 50, requests=100)
-        assert [r.error for r in driven.records if r.error] == []
-        errors = [abs(error) for error in compare(driven.records, server.log(), started_ns).stamps]
-        # It counts from one look at the sockets to the next; what it sleeps through shows in the heartbeats.
-        beyond.append(percentile(errors, 0.99) - driven.health.lag_p99_s)
-        if beyond[-1] < 0.001:
-            break
-    assert min(beyond) < 0.001
+    started_ns = time.monotonic_ns()
+    with Client(Target(server.url), started_ns=started_ns) as client:
+        make = scripted(f"own-{started_ns}", chunks=15, gap_s=0.02, beat=True)
+        driven = drive_closed(client, make, 50, requests=100)
+    assert [r.error for r in driven.records if r.error] == []
+    errors = [abs(error) for error in compare(driven.records, server.log(), started_ns).stamps]
+    # It counts from one look at the sockets to the next; what it sleeps through shows in the heartbeats.
+    assert percentile(errors, 0.99) - driven.health.lag_p99_s < 0.001
 
 
 @measurement

@@ -219,6 +219,27 @@ async def error500(asked: Asked, wire: Wire) -> None:
     await wire.send(whole(b'{"error":{"message":"CUDA error"}}', "500 Internal Server Error"))
 
 
+def answers_when(done: asyncio.Event) -> Script:
+    """Engines that have a request until then."""
+
+    async def slow(asked: Asked, wire: Wire) -> None:
+        await done.wait()
+        await answer(asked, wire)
+
+    return slow
+
+
+def first_then(first: Script, other: Script) -> Script:
+    """The first replica that is asked does the one, whoever is asked next the other."""
+    asked_already: list[Asked] = []
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        asked_already.append(asked)
+        await (first if len(asked_already) == 1 else other)(asked, wire)
+
+    return script
+
+
 class StubEngine:
     """Plays `script` for each inference request; health and model list are always fine. Metrics: 404, unless set."""
 
@@ -367,6 +388,10 @@ FAST = Timeouts(connect=2.0, first_token=2.0, first_token_per_prompt_token=0.0, 
 PATIENT = replace(FAST, connect=10.0, first_token=10.0, idle=10.0, total=20.0)
 #: where no time-out is what a test is about
 HOURS = replace(FAST, connect=3600.0, first_token=3600.0, idle=3600.0, total=3600.0)
+
+
+def times_asked(setup: Setup) -> int:
+    return sum(len(engine.asked) for engine in setup.engines)
 
 
 @contextlib.asynccontextmanager

@@ -24,6 +24,7 @@ from stub_engine import (
     StubEngine,
     Wire,
     answer,
+    answers_when,
     chunk,
     delta,
     gateway_over,
@@ -448,12 +449,7 @@ def test_gw_11_kept_connections_outlive_a_balancers_and_do_not_hold_up_a_stop() 
 
     async def story() -> None:
         go_on = asyncio.Event()
-
-        async def slow(asked: Asked, wire: Wire) -> None:
-            await go_on.wait()
-            await answer(asked, wire)
-
-        async with gateway_over(slow, timeouts=PATIENT, drain=20.0) as setup:
+        async with gateway_over(answers_when(go_on), timeouts=PATIENT, drain=20.0) as setup:
             idle = [await setup.raw() for _ in range(5)]
             used, used_writer = await setup.raw()
             used_writer.write(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")

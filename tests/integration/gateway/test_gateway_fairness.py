@@ -20,6 +20,7 @@ from stub_engine import (
     StubEngine,
     Wire,
     answer,
+    answers_when,
     gateway_over,
     run,
     until,
@@ -115,13 +116,8 @@ def test_who_is_refused_at_once_has_waited_for_nothing() -> None:
 
     async def story() -> None:
         go_on = asyncio.Event()
-
-        async def script(asked: Asked, wire: Wire) -> None:
-            await go_on.wait()
-            await answer(asked, wire)
-
         model = ModelSpec("m", {"p": 1}, hold=HoldSpec(1, 60.0))
-        async with gateway_over(script, model=model, timeouts=HOURS, max_in_flight=1) as setup:
+        async with gateway_over(answers_when(go_on), model=model, timeouts=HOURS, max_in_flight=1) as setup:
             first = asyncio.ensure_future(setup.chat())
             await until(lambda: setup.engines[0].asked)
             held = asyncio.ensure_future(setup.chat())

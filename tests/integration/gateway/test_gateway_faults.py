@@ -20,6 +20,7 @@ from stub_engine import (
     StubEngine,
     Wire,
     answer,
+    answers_when,
     chunk,
     delta,
     die,
@@ -141,11 +142,8 @@ def test_lb01_a_fast_500_must_not_attract_traffic() -> None:
 def test_lb06_in_flight_counts_before_the_first_byte() -> None:
     """sglang#27547: 32 at once on 4 replicas whose heads are slow: 8 each."""
 
-    async def late(asked: Asked, wire: Wire) -> None:
-        await all_here.wait()
-        await answer(asked, wire)
-
     all_here = asyncio.Event()
+    late = answers_when(all_here)
 
     async def story() -> None:
         async with gateway_over(late, late, late, late, timeouts=HOURS) as setup:
@@ -233,12 +231,7 @@ def test_31_a_leaving_replica_gets_nothing_new_and_finishes_what_it_has() -> Non
     async def story() -> None:
         drained: list[str] = []
         go_on = asyncio.Event()
-
-        async def waits(asked: Asked, wire: Wire) -> None:
-            await go_on.wait()
-            await answer(asked, wire)
-
-        async with gateway_over(waits, answer, timeouts=HOURS) as setup:
+        async with gateway_over(answers_when(go_on), answer, timeouts=HOURS) as setup:
             setup.gateway.plane.on_drained = drained.append
             load = [asyncio.ensure_future(setup.chat()) for _ in range(2)]
             await until(lambda: setup.engines[0].asked)
@@ -505,11 +498,7 @@ def test_29_each_model_has_its_own_cursor_and_1273_each_replica_its_own_count() 
 
     async def story() -> None:
         all_here = asyncio.Event()
-
-        async def waits(asked: Asked, wire: Wire) -> None:
-            await all_here.wait()
-            await answer(asked, wire)
-
+        waits = answers_when(all_here)
         async with gateway_over(waits, waits, waits, waits, timeouts=HOURS) as setup:
             asking = asyncio.gather(*(setup.chat() for _ in range(4)))
             await until(lambda: sum(len(engine.asked) for engine in setup.engines) == 4)

@@ -24,11 +24,14 @@ from stub_engine import (
     Setup,
     Wire,
     answer,
+    answers_when,
     chunk,
     delta,
+    first_then,
     gateway_over,
     hang,
     run,
+    times_asked,
     until,
     whole,
     within,
@@ -42,21 +45,6 @@ SOON = HedgeSpec(after=0.15, budget=1.0, max_load=1.0)
 
 def hedged(hedge: HedgeSpec | None = SOON, **more: Any) -> ModelSpec:
     return ModelSpec("m", {"p": 1}, policy="round_robin", hold=HoldSpec(100, 2.0), hedge=hedge, **more)
-
-
-def first_then(first: Script, other: Script) -> Script:
-    """The first replica that is asked does the one, whoever is asked next the other."""
-    asked_already: list[Asked] = []
-
-    async def script(asked: Asked, wire: Wire) -> None:
-        asked_already.append(asked)
-        await (first if len(asked_already) == 1 else other)(asked, wire)
-
-    return script
-
-
-def times_asked(setup: Setup) -> int:
-    return sum(len(engine.asked) for engine in setup.engines)
 
 
 def page(setup: Setup) -> str:
@@ -337,11 +325,7 @@ def test_the_words_of_the_first_are_not_the_answer_where_the_second_took_over_an
 def test_off_at_saturation() -> None:
     async def story() -> None:
         go_on = asyncio.Event()
-
-        async def waits(asked: Asked, wire: Wire) -> None:
-            await go_on.wait()
-            await answer(asked, wire)
-
+        waits = answers_when(go_on)
         model = hedged(HedgeSpec(after=0.15, budget=1.0, max_load=0.5))
         async with gateway_over(waits, waits, model=model, timeouts=HOURS, args={"max-num-seqs": 4}) as setup:
             clock = HandClock(setup)  # nobody is late until all are there

@@ -23,10 +23,12 @@ from stub_engine import (
     delta,
     die,
     error500,
+    first_then,
     gateway_over,
     hang,
     run,
     stands_still,
+    times_asked,
     until,
     whole,
 )
@@ -401,39 +403,29 @@ def test_12_a_response_that_failed_was_created_before() -> None:
     run(story())
 
 
-def test_12_an_error_event_of_before_is_not_the_answer_where_the_last_attempt_failed_otherwise() -> None:
-    asked_already: list[Asked] = []
+async def fails_early(asked: Asked, wire: Wire) -> None:
+    await wire.send(STREAM_HEAD + chunk(FAILURE + b"\n\n") + END)
 
-    async def script(asked: Asked, wire: Wire) -> None:
-        asked_already.append(asked)
-        if len(asked_already) == 1:
-            await wire.send(STREAM_HEAD + chunk(FAILURE + b"\n\n") + END)
-        else:
-            wire.reset()
+
+def test_12_an_error_event_of_before_is_not_the_answer_where_the_last_attempt_failed_otherwise() -> None:
+    script = first_then(fails_early, die)
 
     async def story() -> None:
         async with gateway_over(script, script) as setup:
             body = (await setup.chat(stream=True)).body
-            assert len(asked_already) == 2
+            assert times_asked(setup) == 2
             assert body.startswith(b"data: ") and json.loads(body[6:])["error"]["code"] == "reset"
 
     run(story())
 
 
 def test_12_nor_is_it_where_the_gateway_ends_the_next_attempt() -> None:
-    asked_already: list[Asked] = []
-
-    async def script(asked: Asked, wire: Wire) -> None:
-        asked_already.append(asked)
-        if len(asked_already) == 1:
-            await wire.send(STREAM_HEAD + chunk(FAILURE + b"\n\n") + END)
-        else:
-            await asked.gone.wait()
+    script = first_then(fails_early, hang)
 
     async def story() -> None:
         async with gateway_over(script, script, timeouts=PATIENT) as setup:
             asking = asyncio.ensure_future(setup.chat(stream=True))
-            await until(lambda: len(asked_already) == 2)
+            await until(lambda: times_asked(setup) == 2)
             for exchange in list(setup.gateway.plane.exchanges.values()):
                 exchange.shut_down()
             body = (await asking).body
@@ -444,21 +436,21 @@ def test_12_nor_is_it_where_the_gateway_ends_the_next_attempt() -> None:
 
 def test_12_a_done_behind_an_early_error_is_not_the_end_of_the_next_replicas_stream() -> None:
     """vLLM says [DONE] behind its error event too: the second replica that dies has not said all for that."""
-    asked_already: list[Asked] = []
 
-    async def script(asked: Asked, wire: Wire) -> None:
-        asked_already.append(asked)
-        if len(asked_already) == 1:
-            await wire.send(STREAM_HEAD + chunk(b'data: {"error":{"message":"dead","code":500}}\n\n' + DONE) + END)
-        else:
-            await wire.send(STREAM_HEAD + chunk(ROLE + delta("half")))
-            await asyncio.sleep(0.02)
-            wire.reset()
+    async def says_done(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(b'data: {"error":{"message":"dead","code":500}}\n\n' + DONE) + END)
+
+    async def dies_half_way(asked: Asked, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + chunk(ROLE + delta("half")))
+        await asyncio.sleep(0.02)
+        wire.reset()
+
+    script = first_then(says_done, dies_half_way)
 
     async def story() -> None:
         async with gateway_over(script, script) as setup:
             body = (await setup.chat(stream=True)).body
-            assert len(asked_already) == 2
+            assert times_asked(setup) == 2
             assert body.startswith(ROLE + delta("half") + b'data: {"error"') and DONE not in body
 
     run(story())

@@ -10,22 +10,12 @@ import signal
 import sys
 from pathlib import Path
 
-from stub_engine import Asked, Script, StubEngine, Wire, answer, hang, run
+from stub_engine import StubEngine, answer, answers_when, hang, run
 from worker_processes import alive, port_is_free, workers_over
 
 from kilocard.core.errors import UpstreamError
 from kilocard.dispatch.replay import check
 from kilocard.workers.hand import GOODBYE
-
-
-def answers_when(done: asyncio.Event) -> Script:
-    """Engines that have a request until then."""
-
-    async def slow(asked: Asked, wire: Wire) -> None:
-        await done.wait()
-        await answer(asked, wire)
-
-    return slow
 
 
 def test_two_workers_answer_on_one_port_and_count_as_one_gateway(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from kilocard.core import errors
 from kilocard.core.errors import KilocardError
 from kilocard.dispatch.config import RETRY_AFTER
 from kilocard.dispatch.events import Fault
-from kilocard.tenancy.limits import CODES as LIMIT_CODES
+from kilocard.tenancy.limits import KINDS, REQUEST_EXCEEDS_LIMIT
 
 PAGE = (ROOT / "docs" / "reference" / "errors.md").read_text()
 LISTED = set(re.findall(r"^\| `([a-z0-9_]+)` \|", PAGE, re.MULTILINE))
@@ -34,7 +34,7 @@ def used() -> Iterator[str]:
             elif isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") in CODES and node.value is not None:
                 yield from texts(node.value)
     yield from RETRY_AFTER
-    yield from LIMIT_CODES
+    yield from (*KINDS, REQUEST_EXCEEDS_LIMIT)
     yield from (fault.value for fault in Fault)
 
 
